@@ -1,0 +1,209 @@
+"""What can run: operators, the graph between them, and how many instances of each.
+
+Structure is here, speed is not: how fast an operator works lives in the plant of a simulator or in the real
+machines, so that no policy can peek.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from .errors import DeploymentError, TopologyError
+from .frozen import FrozenMap, plain
+
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One step of a streaming job; `parallelism` instances of it may run side by side."""
+
+    name: str
+    max_parallelism: int = 64
+    min_parallelism: int = 1
+    stateful: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise TopologyError(f"operator name {self.name!r}", expected="a word", fix="give each operator a name")
+        try:
+            low, high = operator.index(self.min_parallelism), operator.index(self.max_parallelism)
+        except TypeError:
+            low, high = 0, 0
+        if not 1 <= low <= high:
+            raise TopologyError(
+                f"{self.name!r} with parallelism from {self.min_parallelism!r} to {self.max_parallelism!r}",
+                expected="whole numbers with 1 <= min_parallelism <= max_parallelism",
+                fix="correct the bounds of the operator",
+            )
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A directed acyclic graph of operators, checked when it is made.
+
+    >>> t = Topology.chain("read", "count", "write")
+    >>> t.sources, t.order, t.downstream("read")
+    (('read',), ('read', 'count', 'write'), ('count',))
+    """
+
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...] = ()
+
+    @classmethod
+    def chain(cls, *names: str, max_parallelism: int = 64) -> Topology:
+        """One operator after the other."""
+        operators = tuple(Operator(n, max_parallelism) for n in names)
+        return cls(operators, tuple(zip(names, names[1:], strict=False)))
+
+    def __post_init__(self) -> None:
+        operators = tuple(Operator(o) if isinstance(o, str) else o for o in self.operators)
+        object.__setattr__(self, "operators", operators)
+        object.__setattr__(self, "edges", tuple((u, v) for u, v in self.edges))
+        names = [o.name for o in operators]
+        known = f"operators {', '.join(map(repr, names)) or 'at all'}"
+        if not names:
+            raise TopologyError("no operator", expected="at least one", fix="pass operators=(Operator('source'), ...)")
+        for what, things in (("operator", names), ("edge", list(self.edges))):
+            if twice := next((x for x in things if things.count(x) > 1), None):
+                raise TopologyError(f"{what} {twice!r} twice", expected="each once", fix=f"drop or rename one {what}")
+        for edge in self.edges:
+            if unknown := next((n for n in edge if n not in names), None):
+                raise TopologyError(
+                    f"edge {edge!r} with unknown operator {unknown!r}",
+                    expected=known,
+                    fix=f"add Operator({unknown!r}) or correct the edge",
+                )
+        ends = {n for edge in self.edges for n in edge}
+        if len(names) > 1 and (lone := next((n for n in names if n not in ends), None)):
+            raise TopologyError(
+                f"isolated operator {lone!r}", expected="an edge to or from it", fix="connect it or leave it out"
+            )
+        try:
+            TopologicalSorter(self._parents).prepare()
+        except CycleError as error:
+            loop = " -> ".join(map(repr, reversed(error.args[1])))
+            raise TopologyError(f"cycle {loop}", expected="no cycle", fix="remove one of these edges") from None
+
+    @cached_property
+    def _by_name(self) -> dict[str, Operator]:
+        return {o.name: o for o in self.operators}
+
+    @cached_property
+    def _parents(self) -> dict[str, tuple[str, ...]]:
+        return {o.name: tuple(u for u, v in self.edges if v == o.name) for o in self.operators}
+
+    @cached_property
+    def _children(self) -> dict[str, tuple[str, ...]]:
+        return {o.name: tuple(v for u, v in self.edges if u == o.name) for o in self.operators}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Names, each after all it reads from."""
+        return tuple(TopologicalSorter(self._parents).static_order())
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(n for n in self.order if not self._parents[n])
+
+    @cached_property
+    def sinks(self) -> tuple[str, ...]:
+        return tuple(n for n in self.order if not self._children[n])
+
+    def upstream(self, name: str) -> tuple[str, ...]:
+        """The operators that `name` reads from, directly."""
+        return self._parents[self[name].name]
+
+    def downstream(self, name: str) -> tuple[str, ...]:
+        """The operators that read from `name`, directly."""
+        return self._children[self[name].name]
+
+    def __getitem__(self, name: str) -> Operator:
+        if name not in self._by_name:
+            raise TopologyError(
+                f"operator {name!r}", expected=f"one of {', '.join(map(repr, self._by_name))}", fix="check the name"
+            )
+        return self._by_name[name]
+
+    def clip(self, parallelism: Mapping[str, float]) -> dict[str, int]:
+        """Wanted parallelism as whole numbers within bounds; 3.0000000001 is 3, not 4."""
+        whole = {n: math.ceil(min(k, self[n].max_parallelism) - 1e-9) for n, k in parallelism.items()}
+        return {n: max(k, self[n].min_parallelism) for n, k in whole.items()}
+
+    def check(self, deployment: Deployment) -> Deployment:
+        """`deployment`, or a DeploymentError that says why it does not fit."""
+        given = deployment.parallelism
+        if set(given) != set(self._by_name):
+            missing, unknown = sorted(set(self._by_name) - set(given)), sorted(set(given) - set(self._by_name))
+            raise DeploymentError(
+                f"a deployment that misses {missing} and adds {unknown}",
+                expected=f"a parallelism for each of {sorted(self._by_name)}",
+                fix="start from snapshot.deployment and change what you want changed",
+            )
+        for name, k in given.items():
+            low, high = self[name].min_parallelism, self[name].max_parallelism
+            if not low <= k <= high:
+                raise DeploymentError(
+                    f"parallelism {k} for {name!r}",
+                    expected=f"{low} to {high}",
+                    fix="clip it with topology.clip() or widen the operator's bounds",
+                )
+        for name, index in deployment.placement:
+            if not 0 <= index < given.get(name, 0):
+                raise DeploymentError(
+                    f"a place for instance {index} of {name!r}",
+                    expected=f"instances of known operators, of which {name!r} has {given.get(name, 0)}",
+                    fix="place only instances that run",
+                )
+        return deployment
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """How a job runs: instances per operator and, where the backend has them, workers, places, settings."""
+
+    parallelism: Mapping[str, int]
+    workers: int | None = None
+    placement: Mapping[tuple[str, int], str] = field(default_factory=FrozenMap)
+    settings: Mapping[str, Any] = field(default_factory=FrozenMap)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "parallelism", FrozenMap({n: _whole(k, f"parallelism of {n!r}") for n, k in self.parallelism.items()})
+        )
+        if self.workers is not None:
+            object.__setattr__(self, "workers", _whole(self.workers, "workers"))
+        object.__setattr__(self, "placement", FrozenMap(self.placement))
+        object.__setattr__(self, "settings", plain(self.settings))
+
+    @classmethod
+    def uniform(cls, topology: Topology, parallelism: int = 1) -> Deployment:
+        """The same parallelism everywhere, as far as the operators' bounds allow."""
+        return cls(topology.clip({o.name: parallelism for o in topology.operators}))
+
+    @property
+    def instances(self) -> int:
+        """Instances of all operators together: what the job costs in slots."""
+        return sum(self.parallelism.values())
+
+    def scaled(self, parallelism: Mapping[str, int]) -> Deployment:
+        """A copy in which the operators named run at another parallelism."""
+        return replace(self, parallelism={**self.parallelism, **parallelism})
+
+
+def _whole(value: Any, what: str) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise DeploymentError(f"{what} = {value!r}", expected="a whole number from 1 up", fix="round it up first")
+    return number
