@@ -1,0 +1,257 @@
+"""The virtual environment .venv of one checkout: what it should be, what is wrong with it, how to mend it.
+
+Only the standard library, and only the Python that `make` was given: this runs before anything is installed.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"  # the PyTorch project's own builds without CUDA
+MOVED = """JUPYTER_CONFIG_DIR JUPYTER_DATA_DIR JUPYTER_RUNTIME_DIR JUPYTERLAB_SETTINGS_DIR JUPYTERLAB_WORKSPACES_DIR
+    IPYTHONDIR NUMBA_CACHE_DIR MPLCONFIGDIR XDG_CACHE_HOME HYPOTHESIS_STORAGE_DIRECTORY"""
+# They would put packages elsewhere, or make pip count packages that lie elsewhere.
+MISLEADING = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
+
+
+def say(text: str) -> None:
+    print(f"dev: {text}", flush=True)
+
+
+def run(args: list, env: dict, cwd: Path, *, quiet: bool = False) -> int:
+    """Run one command to its end; it never outlives us. Say every 20 s that it is still running."""
+    output = subprocess.PIPE if quiet else None
+    process = subprocess.Popen([str(a) for a in args], env=env, cwd=cwd, stdout=output, stderr=output)
+    started = time.monotonic()
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=20)
+                return process.returncode
+            say(f"  still running after {time.monotonic() - started:.0f} s")
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder, or a link (never what a link points at)."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def version_of(info: Path) -> str:
+    return info.name.removesuffix(".dist-info").rpartition("-")[2]
+
+
+def bad_files(info: Path) -> list[str]:
+    """The files of one package that are missing or have changed size. Compiled files come and go: not counted."""
+    site, bad = str(info.parent), []
+    for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
+        path, _, size = line.rsplit(",", 2)
+        if not path.endswith(".pyc"):
+            try:
+                found = os.stat(f"{site}/{path.strip(chr(34))}").st_size
+            except OSError:
+                found = None
+            if found is None or (size and found != int(size)):
+                bad.append(path)
+    return bad
+
+
+class Environment:
+    """The virtual environment of one checkout: what it should be, what is wrong with it, how to mend it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.venv = root / ".venv"
+        self.python = self.venv / "bin" / "python"
+        self.site = self.venv / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages"
+        self.stamp = self.venv / "dspkit-stamp.json"
+        self.pins = (root / "constraints.txt").read_text(encoding="utf-8")
+        project = (root / "pyproject.toml").read_text(encoding="utf-8")
+        self.name = canonical(re.search(r'^name = "(.+)"', project, re.MULTILINE)[1])
+        # What we answer for: the locked packages, pip and the project itself. Others that you add are yours.
+        self.ours = {canonical(n) for n in re.findall(r"^([\w.-]+)==", self.pins, re.MULTILINE)} | {self.name, "pip"}
+        # The path is in it because the scripts in .venv/bin carry it: a moved checkout is set up again.
+        parts = (project, self.pins, sys.version.split()[0], str(root))
+        self.wanted = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def variables(self) -> dict[str, str]:
+        """The user's variables, with every place our tools would write to moved below .cache/."""
+        cache = self.root / ".cache"
+        env = {"PIP_CACHE_DIR": str(cache / "pip"), "OMP_NUM_THREADS": "1", **os.environ}  # these two: yours go first
+        env.update({name: str(cache / name.lower()) for name in MOVED.split()})
+        temp = cache / "tmp"
+        if len(str(temp)) <= 55:  # sockets are made in here, and the path of a socket ends at 108 characters
+            temp.mkdir(parents=True, exist_ok=True)
+            env.update(TMPDIR=str(temp), SPARK_LOCAL_DIRS=str(temp))
+        env.update(DSPKIT_HOME=str(self.root), VIRTUAL_ENV=str(self.venv), SPARK_LOCAL_IP="127.0.0.1")
+        env.update(PYSPARK_PYTHON=str(self.python), PYSPARK_DRIVER_PYTHON=str(self.python))
+        env["PATH"] = f"{self.python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+        return env
+
+    # ---- what is wrong
+
+    def why_anew(self) -> str:
+        """Why .venv cannot be mended but has to be made anew; '' when it can."""
+        if not self.venv.is_dir():
+            return "there is none"
+        probe = "import sys; print(*sys.version_info[:2], sys.prefix)"
+        expected = "{} {} {}".format(*sys.version_info[:2], self.venv)
+        try:
+            answer = subprocess.run(
+                [self.python, "-ISc", probe], capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"its interpreter does not start: {error}"
+        came = (answer.stdout or answer.stderr).strip()
+        return "" if came == expected else f"its interpreter says {came!r}, expected {expected!r}"
+
+    def last(self) -> dict[str, str]:
+        """The packages the last complete set-up left, by version; {} unless it was for this lock, Python and path."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            stamp = json.loads(self.stamp.read_text(encoding="utf-8"))
+            return dict(stamp["packages"]) if stamp["wanted"] == self.wanted else {}
+        return {}
+
+    def installed(self) -> dict[str, list[Path]]:
+        """Our packages that are there, each with its .dist-info folder (two: an upgrade was cut short)."""
+        found: dict[str, list[Path]] = {}
+        for info in self.site.glob("*.dist-info"):
+            name = canonical(info.name.rpartition("-")[0].rpartition("-")[0])
+            if name in self.ours:
+                found.setdefault(name, []).append(info)
+        return found
+
+    def faults(self, expected: dict[str, str]) -> dict[str, str]:
+        """What is wrong, by package: existence, version, and the size of every file (0.2 s for 40,000 files)."""
+        found = self.installed()
+        wrong = {name: "missing" for name in {"pip", *expected} if name not in found}
+        for name, infos in found.items():
+            version = version_of(infos[0])
+            if len(infos) > 1 or not (infos[0] / "RECORD").is_file():
+                wrong[name] = "half installed"
+            elif version != expected.get(name, version):
+                wrong[name] = f"is {version}, expected {expected[name]}"
+            elif bad := bad_files(infos[0]):
+                wrong[name] = f"{len(bad)} files missing or changed, such as {bad[0]}"
+        return wrong
+
+    # ---- how to mend it
+
+    def ensure(self) -> None:
+        """Make .venv complete and whole. One at a time: a second caller waits, then finds the work done."""
+        started = time.monotonic()
+        with open(self.root / "pyproject.toml", "r+b") as lock:  # r+: NFS only locks what is open for writing
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("another command is setting this checkout up; waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            anew, expected = self.why_anew(), self.last()
+            faults = {} if anew else self.faults(expected)
+            if "pip" in faults:
+                anew, faults = f"its pip: {faults['pip']}", {}
+            if anew or faults or not expected:
+                self.repair(anew, faults, expected)
+        say(f"environment ready after {time.monotonic() - started:.1f} s")
+
+    def repair(self, anew: str, faults: dict[str, str], expected: dict[str, str]) -> None:
+        remove(self.stamp)
+        if anew:
+            self.create(anew)
+        self.fill(faults, expected)
+        if left := self.faults({}):
+            self.create(f"still broken: {left}")
+            self.fill({}, {})
+            if left := self.faults({}):
+                sys.exit(f"dev: still broken after a fresh start: {left}. Expected whole packages; is the disk full?")
+        packages = {name: version_of(infos[0]) for name, infos in self.installed().items()}
+        fresh = self.stamp.with_suffix(".new")
+        fresh.write_text(json.dumps({"wanted": self.wanted, "packages": packages}, indent=1), encoding="utf-8")
+        fresh.replace(self.stamp)
+
+    def create(self, why: str) -> None:
+        remove(self.venv)
+        base = getattr(sys, "_base_executable", None) or sys.executable  # .venv's own may be the one running this
+        python = sys.version.split()[0]
+        self.step(f"making .venv with Python {python} ({why})", [base, "-Im", "venv", "--without-pip", self.venv])
+        if importlib.util.find_spec("ensurepip"):
+            self.step("putting pip into it", [self.python, "-Im", "ensurepip", "--default-pip"])
+        elif importlib.util.find_spec("pip"):  # Debian keeps ensurepip in python3-venv, which may be absent
+            args = [sys.executable, "-m", "pip", "--python", self.python, "install", "-q", "pip"]
+            self.step("putting pip into it with the pip of this Python", args)
+        else:
+            sys.exit(
+                "dev: this Python has neither ensurepip nor pip, one is needed. On Debian: apt-get install python3-venv"
+            )
+
+    def fill(self, faults: dict[str, str], expected: dict[str, str]) -> None:
+        """Install what is missing, at the locked versions; install again what is broken."""
+        for name, fault in faults.items():
+            say(f"{name}: {fault}")
+        for leftover in self.site.glob("~*"):  # pip renames what it replaces and, when killed, leaves it
+            remove(leftover)
+        found, again = self.installed(), []
+        for name in sorted(faults.keys() & found.keys()):
+            if len(found[name]) > 1 or not (found[name][0] / "RECORD").is_file():
+                for info in found.pop(name):  # pip refuses to replace a package whose list of files is lost
+                    remove(info)
+            elif name not in ("torch", self.name):
+                again.append(f"{name}=={expected.get(name) or version_of(found[name][0])}")
+        if again:
+            self.step(f"reinstalling {' '.join(again)}", self.pip("--force-reinstall", "--no-deps", *again))
+        if pin := re.search(r"^torch==(\S+)", self.pins, re.MULTILINE):
+            now = [version_of(info).partition("+")[0] for info in found.get("torch", [])]
+            if "torch" in faults or now != [pin[1]]:
+                self.torch(pin[1])
+        text = "installing the versions of constraints.txt (at first: some minutes, 2.5 GB; later: seconds)"
+        self.step(text, self.pip("-c", self.root / "constraints.txt", "-e", f"{self.root}[all,test]"))
+
+    def torch(self, version: str) -> None:
+        """Install the CPU build. Linux's plain version is several GB of CUDA, so +cpu is asked for by name first."""
+        plain, options = f"torch=={version}", ["--force-reinstall", "--no-deps"]
+        if index := os.environ.get("TORCH_INDEX_URL"):
+            self.step(f"installing {plain} from TORCH_INDEX_URL", self.pip(*options, "--index-url", index, plain))
+            return
+        if sys.platform == "linux":
+            for place, source in (("where pip looks", []), (f"at {CPU_TORCH}", ["--index-url", CPU_TORCH])):
+                args = self.pip(*options, *source, f"{plain}+cpu")
+                if self.step(f"installing {plain}+cpu, {place}", args, may_fail=True) == 0:
+                    return
+            say("WARNING: no CPU build of torch was found; taking pip's own choice, which may be GB of CUDA.")
+        self.step(f"installing {plain}", self.pip(*options, plain))
+
+    def pip(self, *args: object) -> list:
+        quietly = ["--disable-pip-version-check", "--root-user-action=ignore", "-q"]
+        return [self.python, "-m", "pip", "install", *quietly, *args]
+
+    def step(self, text: str, args: list, may_fail: bool = False) -> int:
+        """Say one step of the set-up, do it, say how long it took; end with its exit code when it fails."""
+        say(text)
+        env = {name: value for name, value in self.variables().items() if name not in MISLEADING}
+        started = time.monotonic()
+        code = run(args, {**env, "PIP_USER": "0"}, self.root, quiet=may_fail)
+        result = "done" if code == 0 else "not there" if may_fail else "FAILED"
+        say(f"  {result} after {time.monotonic() - started:.1f} s")
+        if code and not may_fail:
+            print("dev: what is done is kept; the same command goes on from here.", file=sys.stderr)
+            raise SystemExit(code if code > 0 else 128 - code)
+        return code

@@ -1,0 +1,15 @@
+# Thin calls of dev.py, which also works where make is missing: python3 dev.py lab
+PYTHON ?= python3
+
+.PHONY: help lab test report bench lint setup clean lock
+
+help:
+	@$(PYTHON) dev.py help
+
+# make test ARGS="-k placement"
+lab test report lint setup clean lock:
+	@$(PYTHON) dev.py $@ $(ARGS)
+
+# make bench TOPIC=simulator
+bench:
+	@$(PYTHON) dev.py bench $(TOPIC) $(ARGS)

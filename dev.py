@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Set the laboratory up in this checkout, and run it.
+
+    python3 dev.py COMMAND [arguments handed on]      (`make COMMAND` is the same)
+
+    lab     open JupyterLab on the first notebook, on this machine only
+    test    run the tests                   report  run a notebook, write one HTML file to reports/
+    bench   time the claims we make         lint    check style, formatting and types
+    setup   make or repair .venv, no more   clean   remove what these commands made; keep runs/ and reports/
+    lock    resolve constraints.txt again (--upgrade: to the newest versions)
+
+It needs nothing but Python, and writes nowhere but below this folder. How and why: docs/environment.md.
+"""
+
+import os
+import sys
+
+if sys.version_info < (3, 11):  # what stands up to here must stay readable to the Pythons it turns away
+    sys.exit("dspkit needs Python 3.11+, this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])
+if os.name != "posix":
+    sys.exit("dspkit's set-up runs on Linux and macOS, this is " + sys.platform + ". On Windows use WSL.")
+
+import json
+import signal
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / ".ci"))
+from environment import Environment, remove, run, say
+
+START = "notebooks/00_start.ipynb"
+CACHES = "__pycache__ .ipynb_checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db"
+
+
+def become(here: Environment, *args: object) -> None:
+    """Turn into this command: its exit code and the signals it gets are then its own."""
+    sys.stdout.flush()
+    os.chdir(here.root)
+    os.execve(here.python, [str(here.python), *map(str, args)], here.variables())
+
+
+def lab(here: Environment, args: list[str]) -> None:
+    settings = here.venv / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    news = {"fetchNews": "false", "checkForUpdates": False}
+    settings.write_text(json.dumps({"@jupyterlab/apputils-extension:notification": news}), encoding="utf-8")
+    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    options = [] if screen else ["--no-browser"]
+    options += ["--allow-root", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={here.root}"]
+    options += [f"--LabApp.default_url=/lab/tree/{START}", "--LabApp.extension_manager=readonly", *args]
+    say(f"starting JupyterLab on {START}; Ctrl-C ends it")
+    become(here, "-m", "jupyterlab", *options, "--ServerApp.ip=127.0.0.1")  # last, so that it has the last word
+
+
+def lint(here: Environment, args: list[str]) -> None:
+    worst = 0
+    for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "dspkit"]):
+        say(" ".join(words))
+        started = time.monotonic()
+        code = run([here.python, "-m", *words, *args], here.variables(), here.root)
+        say(f"  {'fine' if code == 0 else f'exit code {code}'} after {time.monotonic() - started:.1f} s")
+        worst = worst or code
+    sys.exit(worst)
+
+
+def clean(here: Environment) -> None:
+    made = [here.root / name for name in (".venv", ".cache", "build", "dist", "derby.log")]
+    for folder, below, _ in os.walk(here.root):
+        made += [Path(folder, name) for name in below if name in CACHES.split() or name.endswith(".egg-info")]
+        below[:] = [n for n in below if Path(folder, n) not in made and n not in (".git", "runs", "reports")]
+    for path in made:
+        if path.exists() or path.is_symlink():
+            say(f"removing {path.relative_to(here.root)}")
+            remove(path)
+    say("kept runs/ and reports/: what is in there is yours")
+
+
+def main(command: str, args: list[str]) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    here = Environment(ROOT)
+    modules = {
+        "test": ["-m", "pytest", *args],
+        "bench": ["-m", "benchmarks", *args],
+        "report": ["-m", "dspkit", "report", *(args or [START])],
+        "lock": [".ci/lock.py", *args],
+    }
+    if command == "clean":
+        clean(here)
+    elif command in (*modules, "lab", "lint", "setup"):
+        here.ensure()
+        if command in modules:
+            become(here, *modules[command])
+        elif command != "setup":
+            {"lab": lab, "lint": lint}[command](here, args)
+    else:
+        print(__doc__)
+        sys.exit(0 if command in ("help", "-h", "--help") else f"dev: {command!r} came, expected one of the above")
+
+
+if __name__ == "__main__":
+    try:
+        main(*(sys.argv[1:2] or ["help"]), sys.argv[2:])
+    except KeyboardInterrupt:
+        sys.exit(130)
