@@ -49,3 +49,7 @@ class NotFoundError(DspkitError):
 
 class FileError(DspkitError):
     """A file that is missing, in the way, or not what its name says."""
+
+
+class BackendError(DspkitError):
+    """A backend that is closed, or that cannot do what it is asked."""

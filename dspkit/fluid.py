@@ -1,0 +1,101 @@
+"""One tick of a fluid job: rates instead of records, back-pressure, cores shared by those who want them.
+
+Plain lists and loops over operators in topological order, so that a compiler can take it as it is.
+
+    | here | meaning |
+    |---|---|
+    | queue[i] | records waiting for operator i; a source's queue is its log |
+    | mass[i] | source records that these stem from; a record's mass is shared equally by the branches it takes |
+    | able[i] | records that i could process in this tick |
+    | want, can, done | what it would process with room downstream; with the room there is; what it did |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Vector = list[float]
+
+
+@dataclass
+class Graph:
+    """The topology as numbers: edges by index, operators in topological order."""
+
+    parents: list[list[tuple[int, int]]]  # (edge, operator) feeding each operator
+    children: list[list[tuple[int, int]]]
+    selectivity: Vector  # by edge
+
+
+@dataclass
+class Tick:
+    """What happened in one tick, in records; `ended` in source records."""
+
+    arrived: Vector
+    done: Vector
+    sent: Vector  # by edge
+    ended: float
+
+
+def tick(graph: Graph, queue: Vector, mass: Vector, offered: Vector, able: Vector, room: Vector) -> Tick:
+    """Move records one tick forward, changing `queue` and `mass`; `room` is how much each queue holds.
+
+    Records that arrive in a tick may be processed in the same tick: the fluid takes no time to pass an idle
+    operator. Service and random waiting are added by the caller, from theory.
+    """
+    n = len(queue)
+    want = wanted(graph, queue, offered, able)
+
+    # From the sinks up: nobody may send more than fits behind what the receiver can take away.
+    can = want[:]
+    for i in reversed(range(n)):
+        for edge, child in graph.children[i]:
+            if graph.selectivity[edge] > 0:
+                inflow = sum(graph.selectivity[e] * want[p] for e, p in graph.parents[child])
+                space = max(0.0, room[child] - queue[child] + can[child])
+                if inflow > space:  # those who feed the same operator share its space as they want it
+                    can[i] = min(can[i], want[i] * space / inflow)
+
+    arrived, done, sent, ended = offered[:], [0.0] * n, [0.0] * len(graph.selectivity), 0.0
+    flow = offered[:]  # mass arriving
+    for i in range(n):
+        for edge, parent in graph.parents[i]:
+            sent[edge] = graph.selectivity[edge] * done[parent]
+            arrived[i] += sent[edge]
+        there = queue[i] + arrived[i]
+        done[i] = min(can[i], there)
+        moved = (mass[i] + flow[i]) * (done[i] / there if there > 0 else 1.0)
+        mass[i] += flow[i] - moved
+        queue[i] = there - done[i]
+        if not graph.children[i]:
+            ended += moved
+        for _, child in graph.children[i]:
+            flow[child] += moved / len(graph.children[i])
+    return Tick(arrived, done, sent, ended)
+
+
+def wanted(graph: Graph, queue: Vector, offered: Vector, able: Vector) -> Vector:
+    """Records each operator would process in this tick if there were room for all it sends."""
+    want = [0.0] * len(queue)
+    for i in range(len(queue)):
+        inflow = sum(graph.selectivity[edge] * want[parent] for edge, parent in graph.parents[i])
+        want[i] = min(able[i], queue[i] + offered[i] + inflow)
+    return want
+
+
+def fair_share(demands: list[tuple[float, int]], cores: float) -> float:
+    """The level s at which $\\sum_j n_j\\min(d_j, s)$ fills the cores: what each instance may use, at most 1.
+
+    `demands` holds (share of a core wanted, how many instances want it).
+
+    >>> fair_share([(1.0, 2), (0.5, 2)], cores=2)
+    0.5
+    >>> fair_share([(1.0, 2), (0.2, 2)], cores=2)
+    0.8
+    """
+    left, count = float(cores), sum(n for _, n in demands)
+    for demand, n in sorted(demands):
+        if demand * count >= left:
+            return left / count
+        left -= demand * n
+        count -= n
+    return 1.0

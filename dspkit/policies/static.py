@@ -1,0 +1,33 @@
+"""No elasticity: what runs stays, or a fixed parallelism is set once. The baseline of every comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..core import Decision, Deployment, Snapshot, Topology
+from ..frozen import FrozenMap
+from ..knobs import Knobs
+
+
+@dataclass(frozen=True)
+class Static(Knobs):
+    """Keep what runs, so that a person may steer; operators named in `parallelism` are held at that."""
+
+    name: ClassVar[str] = "static"
+    parallelism: Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "parallelism", FrozenMap(self.parallelism or {}))
+
+    def init(self, topology: Topology, seed: int = 0) -> None:
+        """No state; unknown names and parallelism out of bounds are refused here, before anything runs."""
+        smallest = {o.name: o.min_parallelism for o in topology.operators}
+        topology.check(Deployment(smallest | dict(self.parallelism or {})))
+
+    def step(self, state: None, snapshot: Snapshot) -> tuple[None, Decision]:
+        target = snapshot.deployment.scaled(self.parallelism or {})
+        rule = "holds its parallelism" if self.parallelism else "keeps what runs"
+        return None, Decision(target, {"rule": rule})
