@@ -77,7 +77,7 @@ def test_an_unknown_key_far_from_all_lists_them_and_a_thing_without_reference_is
     [
         ("@book{a, title = {T}, year = {1999}}", "author in a"),
         ("@book{a, author = {A}, title = {T}, year = }", "a field such as"),
-        ("@book{a, author = {A}, year = {1999}, title = {T {x}\n}", "line 1.*closes this value"),
+        ("@book{a, author = {A}, year = {1999}, title = {T {x}\n", "line 1.*closes this value"),
         ("@book{a, author = {A}, title = {T {x}, year = {1999}}", "a comma or }"),
         ("@book{a, author = {A} title = {T}, year = {1}}", "a comma or }"),
         ("@book{a, author = {A}, author = {B}, title = {T}, year = {1}}", "field author once"),
