@@ -58,7 +58,7 @@ def lint(here: Environment, args: list[str]) -> None:
     for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "dspkit"]):
         say(" ".join(words))
         started = time.monotonic()
-        code = run([here.python, "-m", *words, *args], here.variables(), here.root)
+        code, _ = run([here.python, "-m", *words, *args], here.variables(), here.root)
         say(f"  {'fine' if code == 0 else f'exit code {code}'} after {time.monotonic() - started:.1f} s")
         worst = worst or code
     sys.exit(worst)

@@ -27,16 +27,16 @@ def say(text: str) -> None:
     print(f"dev: {text}", flush=True)
 
 
-def run(args: list, env: dict, cwd: Path, *, quiet: bool = False) -> int:
+def run(args: list, env: dict, cwd: Path, *, quiet: bool = False) -> tuple[int, str]:
     """Run one command to its end; it never outlives us. Say every 20 s that it is still running."""
-    output = subprocess.PIPE if quiet else None
-    process = subprocess.Popen([str(a) for a in args], env=env, cwd=cwd, stdout=output, stderr=output)
+    out, err = (subprocess.PIPE, subprocess.STDOUT) if quiet else (None, None)
+    process = subprocess.Popen([str(a) for a in args], env=env, cwd=cwd, stdout=out, stderr=err, text=True)
     started = time.monotonic()
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=20)
-                return process.returncode
+                output, _ = process.communicate(timeout=20)
+                return process.returncode, output or ""
             say(f"  still running after {time.monotonic() - started:.0f} s")
     finally:
         if process.poll() is None:
@@ -240,7 +240,7 @@ class Environment:
         self.step(f"installing {plain}", self.pip(*options, plain))
 
     def pip(self, *args: object) -> list:
-        quietly = ["--disable-pip-version-check", "--root-user-action=ignore", "-q"]
+        quietly = ["--disable-pip-version-check", "--root-user-action=ignore", "-qq"]
         return [self.python, "-m", "pip", "install", *quietly, *args]
 
     def step(self, text: str, args: list, may_fail: bool = False) -> int:
@@ -248,10 +248,10 @@ class Environment:
         say(text)
         env = {name: value for name, value in self.variables().items() if name not in MISLEADING}
         started = time.monotonic()
-        code = run(args, {**env, "PIP_USER": "0"}, self.root, quiet=may_fail)
+        code, output = run(args, {**env, "PIP_USER": "0"}, self.root, quiet=True)
         result = "done" if code == 0 else "not there" if may_fail else "FAILED"
         say(f"  {result} after {time.monotonic() - started:.1f} s")
         if code and not may_fail:
-            print("dev: what is done is kept; the same command goes on from here.", file=sys.stderr)
+            print(output + "dev: what is done is kept; the same command goes on from here.", file=sys.stderr)
             raise SystemExit(code if code > 0 else 128 - code)
         return code
