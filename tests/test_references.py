@@ -59,21 +59,21 @@ def test_dspkit_offers_cite():
     assert dspkit.cite is cite
 
 
-@pytest.mark.parametrize("wrong, near", [("Stella", "stela"), ("ds2", "kalavri2018ds2"), ("fissions", "fission")])
+@pytest.mark.parametrize(("wrong", "near"), [("Stella", "stela"), ("ds2", "kalavri2018ds2"), ("fissions", "fission")])
 def test_an_unknown_key_names_the_near_ones(wrong, near):
     with pytest.raises(NotFoundError, match=f"did you mean.*{near!r}"):
         cite(wrong)
 
 
 def test_an_unknown_key_far_from_all_lists_them_and_a_thing_without_reference_is_refused():
-    with pytest.raises(NotFoundError, match="autrascale.*references.bib"):
+    with pytest.raises(NotFoundError, match=r"autrascale.*references.bib"):
         cite("zzzz")
-    with pytest.raises(NotFoundError, match="an? int without a `reference`"):
+    with pytest.raises(NotFoundError, match=r"an? int without a `reference`"):
         cite(3)
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("@book{a, title = {T}, year = {1999}}", "author in a"),
         ("@book{a, author = {A}, title = {T}, year = }", "a field such as"),
