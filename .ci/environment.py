@@ -113,13 +113,17 @@ class Environment:
         """Why .venv cannot be mended but has to be made anew; '' when it can."""
         if not self.venv.is_dir():
             return "there is none"
-        probe = "import sys; print(*sys.version_info[:2], sys.prefix)"
-        expected = "{} {} {}".format(*sys.version_info[:2], self.venv)
+        expected = "{}.{}".format(*sys.version_info)
+        probe = "import sys; print('{}.{}'.format(*sys.version_info))"
         try:
+            if not re.search(
+                f"^command = .* {re.escape(str(self.venv))}$", (self.venv / "pyvenv.cfg").read_text(), re.M
+            ):
+                return "it was made in another place"  # its scripts begin with the path of that place
             answer = subprocess.run(
                 [self.python, "-ISc", probe], capture_output=True, text=True, timeout=60, check=False
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             return f"its interpreter does not start: {error}"
         came = (answer.stdout or answer.stderr).strip()
         return "" if came == expected else f"its interpreter says {came!r}, expected {expected!r}"
