@@ -41,6 +41,8 @@ def become(here: Environment, *args: object) -> None:
 
 
 def lab(here: Environment, args: list[str]) -> None:
+    if any(arg.partition("=")[0] in ("--ip", "--ServerApp.ip") for arg in args):
+        sys.exit("dev: --ip came, but the lab only listens on this machine. From afar: ssh -L 8888:127.0.0.1:8888 HOST")
     settings = here.venv / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
     news = {"fetchNews": "false", "checkForUpdates": False}
@@ -50,7 +52,7 @@ def lab(here: Environment, args: list[str]) -> None:
     options += ["--allow-root", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={here.root}"]
     options += [f"--LabApp.default_url=/lab/tree/{START}", "--LabApp.extension_manager=readonly", *args]
     say(f"starting JupyterLab on {START}; Ctrl-C ends it")
-    become(here, "-m", "jupyterlab", *options, "--ServerApp.ip=127.0.0.1")  # last, so that it has the last word
+    become(here, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", *options)
 
 
 def lint(here: Environment, args: list[str]) -> None:
