@@ -1,0 +1,116 @@
+"""What all tests share: a real browser, a home for what runs leave, and a list of what was skipped at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+REQUIRE_ALL = "DSPKIT_REQUIRE_ALL"  # set in CI: what is skipped there counts as failed
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_ARGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run"
+    " --disable-background-networking --disable-component-update --disable-sync"
+).split()
+
+# A deadline per example measures the machine, not the code.
+hypothesis.settings.register_profile("dspkit", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("dspkit")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs and reports that tests write never mix with the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSPKIT_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium on this machine; without one the test is skipped."""
+    for name in CHROMIUM_NAMES:
+        if path := shutil.which(name):
+            return path
+    pytest.skip(f"no {', '.join(CHROMIUM_NAMES)} on PATH; to have it: apt-get install -y chromium")
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless Chromium. One a module, no longer: while it lives, this thread has a running event loop."""
+    from playwright.sync_api import sync_playwright
+
+    home = str(tmp_path_factory.mktemp("chromium"))  # it writes to HOME and the XDG folders
+    places = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"), home)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=CHROMIUM_ARGS, env={**os.environ, **places}
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page_errors() -> list[str]:
+    """What went wrong in `page` or `offline_page`: script errors, console errors, requests that failed."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, page_errors: list[str]) -> Iterator[Page]:
+    """A fresh browser page, wide enough for a notebook."""
+    yield from _page(browser, page_errors, offline=False)
+
+
+@pytest.fixture
+def offline_page(browser: Browser, page_errors: list[str]) -> Iterator[Page]:
+    """A fresh browser page without a network, for files that must stand alone."""
+    yield from _page(browser, page_errors, offline=True)
+
+
+def _page(browser: Browser, errors: list[str], *, offline: bool) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1300, "height": 1100}, offline=offline)
+    page = context.new_page()
+    page.on("pageerror", lambda error: errors.append(f"script: {error}"))
+    page.on("console", lambda message: message.type == "error" and errors.append(f"console: {message.text}"))
+    page.on("requestfailed", lambda request: errors.append(f"request: {request.url[:200]} {request.failure}"))
+    yield page
+    context.close()
+
+
+def _skipped(config: pytest.Config) -> list[pytest.TestReport]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.stats.get("skipped", []) if reporter else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if os.environ.get(REQUIRE_ALL) and exitstatus == pytest.ExitCode.OK and _skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reasons: dict[str, list[str]] = {}
+    for report in _skipped(config):
+        longrepr = report.longrepr
+        reason = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+        reasons.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid or str(Path(longrepr[0]).name))
+    if not reasons:
+        return
+    terminalreporter.section("skipped")
+    for reason, tests in reasons.items():
+        terminalreporter.line(f"{len(tests)} x {reason}")
+        for test in tests[:5]:
+            terminalreporter.line(f"    {test}")
+        if len(tests) > 5:
+            terminalreporter.line(f"    ... and {len(tests) - 5} more")
+    if os.environ.get(REQUIRE_ALL):
+        terminalreporter.line(f"{REQUIRE_ALL} is set: each of these counts as failed.", red=True)
