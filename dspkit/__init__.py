@@ -29,7 +29,7 @@ _HOME = {
 }
 _MODULES = ("plots", "policies", "report", "topologies", "ui", "workload")
 
-__all__ = ["__version__", *_HOME, *_MODULES]
+__all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 
 
 def __getattr__(name: str) -> Any:

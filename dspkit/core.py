@@ -27,7 +27,7 @@ class OperatorMetrics:
     input_rate: float  # arriving at its queue
     processing_rate: float  # taken from the queue and finished
     output_rate: float  # sent on, over all outgoing edges; a sink's results
-    true_rate: float | None  # what ONE instance would do with no waiting (records / useful time); None if it did nothing
+    true_rate: float | None  # of ONE instance that never waits: records / useful time; None if it did nothing
     utilisation: float  # share of its time that an instance was busy, 0..1
     backlog: float  # records waiting; for a source those in its log
     parallelism: int

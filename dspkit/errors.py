@@ -15,7 +15,7 @@ class DspkitError(ValueError):
         super().__init__(f"got {came}; expected {expected}; {fix}")
         self.came, self.expected, self.fix = came, expected, fix
 
-    def __reduce__(self):  # the default would lose the keyword-only parts between processes
+    def __reduce__(self) -> tuple[object, ...]:  # the default would lose the keyword-only parts between processes
         return _rebuild, (type(self), self.came, self.expected, self.fix)
 
 

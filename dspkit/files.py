@@ -22,7 +22,7 @@ def write(path: str | Path, fill: Callable[[Path], object], *, overwrite: bool =
     """
     path = Path(path).absolute()
     if path.exists() and not overwrite:
-        raise FileError(f"{path}, which exists", expected="a new name", fix="choose another name or pass overwrite=True")
+        raise FileError(f"{path}, which exists", expected="a new name", fix="rename, or pass overwrite=True")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -63,8 +63,9 @@ def tick(graph: Graph, queue: Vector, mass: Vector, offered: Vector, able: Vecto
             arrived[i] += sent[edge]
         there = queue[i] + arrived[i]
         done[i] = min(can[i], there)
-        moved = (mass[i] + flow[i]) * (done[i] / there if there > 0 else 1.0)
-        mass[i] += flow[i] - moved
+        behind = mass[i] + flow[i]
+        moved = behind * (done[i] / there) if there > 0 else behind
+        mass[i] = behind - moved
         queue[i] = there - done[i]
         if not graph.children[i]:
             ended += moved

@@ -21,8 +21,8 @@ class FrozenMap(dict[K, V]):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("this mapping is frozen; make a changed copy: {**mapping, key: value}")
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
-    __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
+    __ior__ = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -19,7 +19,7 @@ _METRICS = [f.name for f in fields(OperatorMetrics)]
 
 
 class History(Sequence[Step]):
-    """The steps of one run, with the topology they ran on and `about`: policy, backend, seed, whatever tells the run."""
+    """The steps of one run, with the topology they ran on and `about`: policy, backend, seed, ..."""
 
     def __init__(self, topology: Topology, steps: Iterable[Step] = (), about: Mapping[str, Any] | None = None):
         self.topology = topology
@@ -125,8 +125,9 @@ class History(Sequence[Step]):
             yield row
 
     def _facts(self) -> list[tuple[str, str]]:
-        facts = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in self.about.items()]
-        facts.append(("operators", " → ".join(self.topology.order)))
+        about = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in self.about.items())
+        facts = [(key, value) for key, value in about if "\n" not in value]  # code is not for a table
+        facts.append(("operators", ", ".join(self.topology.order)))
         if self.steps:
             frame, last = self.application, self.steps[-1].snapshot
             facts += [

@@ -67,6 +67,24 @@ def knobs(thing: Any) -> Iterator[Knob]:
             yield Knob(f.name, value, **meta)
 
 
+def call(thing: Any) -> str:
+    """The call that makes `thing`, a dataclass, with only what differs from its defaults.
+
+    >>> @dataclass(frozen=True)
+    ... class Rule(Knobs):
+    ...     target: float = knob(0.7, "busy share to aim at", low=0.1, high=1.0)
+    >>> call(Rule()), call(Rule(0.8))
+    ('Rule()', 'Rule(target=0.8)')
+    """
+    parts = []
+    for f in dataclasses.fields(thing):
+        value = getattr(thing, f.name)
+        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        if value != default and (value or default is not None):  # an empty collection is what None became
+            parts.append(f"{f.name}={call(value) if dataclasses.is_dataclass(value) else repr(value)}")
+    return f"{type(thing).__name__}({', '.join(parts)})"
+
+
 def _check(owner: str, k: Knob) -> None:
     if k.choices:
         good, expected = k.value in k.choices, f"one of {', '.join(map(repr, k.choices))}"

@@ -1,17 +1,19 @@
 """The monitor-analyse-plan-execute loop: any policy on any backend.
 
-    observe -> Snapshot -> step -> Decision -> deploy -> Step
+observe -> Snapshot -> step -> Decision -> deploy -> Step
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 from .core import Backend, Policy, Snapshot, Step, Topology
 from .errors import KnobError, MetricError
 from .history import History, changes, why_text
+from .knobs import call
 
 log = logging.getLogger("dspkit")
 _START = object()
@@ -66,7 +68,8 @@ def describe(policy: Policy, backend: Backend, **more: Any) -> dict[str, Any]:
     """What a report has to say about a run."""
     from . import __version__
 
-    return {"policy": repr(policy), "backend": repr(backend), **more, "dspkit": __version__}
+    shown = call(policy) if is_dataclass(policy) else repr(policy)
+    return {"policy": shown, "backend": repr(backend), **more, "dspkit": __version__}
 
 
 def _known(snapshot: Snapshot, topology: Topology) -> None:

@@ -1,11 +1,11 @@
 """Waiting in queues, from theory: Erlang C and the sojourn time of M/M/c stations in a row.
 
-    | paper | here |
-    |---|---|
-    | $\\lambda, \\mu$ | arrivals and one server's services, records/s |
-    | $c$ | servers |
-    | $a = \\lambda/\\mu$ | offered load |
-    | $C$ | probability that an arrival waits |
+| paper | here |
+|---|---|
+| $\\lambda, \\mu$ | arrivals and one server's services, records/s |
+| $c$ | servers |
+| $a = \\lambda/\\mu$ | offered load |
+| $C$ | probability that an arrival waits |
 """
 
 from __future__ import annotations

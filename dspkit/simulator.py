@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+
 from . import fluid, queueing
 from .core import Deployment, Latency, OperatorMetrics, Snapshot, Topology
 from .errors import BackendError, DeploymentError, KnobError, WorkloadError
@@ -57,7 +58,7 @@ class Simulator:
         self._tick_s = window_s / ticks
         self._middles = (np.arange(ticks) + 0.5) * self._tick_s
         self._random = np.random.default_rng(seed)
-        self._deployment = topology.check(deployment or Deployment.uniform(topology))
+        self._deployment = topology.check(deployment or Deployment(topology.uniform()))
         self._order = topology.order
         index = {name: i for i, name in enumerate(self._order)}
         self._graph = fluid.Graph(
@@ -68,6 +69,11 @@ class Simulator:
         self._queue, self._mass = [0.0] * len(index), [0.0] * len(index)
         self._window, self._pause, self._open = 0, 0.0, True
         self._place()
+
+    @property
+    def deployment(self) -> Deployment:
+        """What runs."""
+        return self._deployment
 
     def observe(self) -> Snapshot:
         """Play one window and report it."""
@@ -111,7 +117,7 @@ class Simulator:
 
     def __repr__(self) -> str:
         return (
-            f"Simulator({' → '.join(self.topology.order)}, {self.workload}, window_s={self.window_s:g}, "
+            f"Simulator({', '.join(self.topology.order)}; {self.workload}, window_s={self.window_s:g}, "
             f"pause_s={self.plant.pause_s:g}, noise={self.plant.noise:g}, seed={self.seed})"
         )
 
@@ -124,7 +130,7 @@ class Simulator:
         self._k = [self._deployment.parallelism[name] for name in self._order]
         names = list(self.plant.nodes)
         slots = [i for i, k in enumerate(self._k) for _ in range(k)]
-        self._nodes = [[slots[j::len(names)].count(i) for i in range(len(self._k))] for j in range(len(names))]
+        self._nodes = [[slots[j :: len(names)].count(i) for i in range(len(self._k))] for j in range(len(names))]
         limits = [k * self.plant.services[name].queue_records for name, k in zip(self._order, self._k, strict=True)]
         self._room = [limit if up else math.inf for limit, up in zip(limits, self._graph.parents, strict=True)]
 

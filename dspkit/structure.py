@@ -70,7 +70,8 @@ class Topology:
         known = f"operators {', '.join(map(repr, names)) or 'at all'}"
         if not names:
             raise TopologyError("no operator", expected="at least one", fix="pass operators=(Operator('source'), ...)")
-        for what, things in (("operator", names), ("edge", list(self.edges))):
+        checked: tuple[tuple[str, list[Any]], ...] = (("operator", names), ("edge", list(self.edges)))
+        for what, things in checked:
             if twice := next((x for x in things if things.count(x) > 1), None):
                 raise TopologyError(f"{what} {twice!r} twice", expected="each once", fix=f"drop or rename one {what}")
         for edge in self.edges:
@@ -136,6 +137,10 @@ class Topology:
         whole = {n: math.ceil(min(k, self[n].max_parallelism) - 1e-9) for n, k in parallelism.items()}
         return {n: max(k, self[n].min_parallelism) for n, k in whole.items()}
 
+    def uniform(self, parallelism: int = 1) -> dict[str, int]:
+        """The same parallelism everywhere, as far as the operators' bounds allow."""
+        return self.clip({o.name: parallelism for o in self.operators})
+
     def check(self, deployment: Deployment) -> Deployment:
         """`deployment`, or a DeploymentError that says why it does not fit."""
         given = deployment.parallelism
@@ -181,11 +186,6 @@ class Deployment:
             object.__setattr__(self, "workers", _whole(self.workers, "workers"))
         object.__setattr__(self, "placement", FrozenMap(self.placement))
         object.__setattr__(self, "settings", plain(self.settings))
-
-    @classmethod
-    def uniform(cls, topology: Topology, parallelism: int = 1) -> Deployment:
-        """The same parallelism everywhere, as far as the operators' bounds allow."""
-        return cls(topology.clip({o.name: parallelism for o in topology.operators}))
 
     @property
     def instances(self) -> int:

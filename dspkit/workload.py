@@ -19,7 +19,7 @@ from .knobs import Knobs, knob
 if TYPE_CHECKING:
     import numpy as np
 
-    Array = np.ndarray[Any, np.dtype[np.float64]]
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def _rate(default: float, help: str) -> Any:
@@ -210,11 +210,11 @@ class Trace(Workload):
         import pandas as pd
 
         path = Path(path)
-        readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+        readers: dict[str, Any] = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
         if path.suffix not in readers:
             raise WorkloadError(f"file {path.name!r}", expected=" or ".join(readers), fix="convert it first")
         try:
-            table = readers[path.suffix](path)
+            table: pd.DataFrame = readers[path.suffix](path)
         except (OSError, ValueError) as error:
             raise WorkloadError(f"{path}: {error}", expected="a readable table", fix="check the file") from error
         for column in (time, rate):

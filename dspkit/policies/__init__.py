@@ -12,6 +12,7 @@ from dataclasses import is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from ..core import Policy
 from ..errors import NotFoundError
@@ -34,8 +35,8 @@ def available() -> dict[str, type[Policy]]:
 
 def defined_in(module: ModuleType) -> list[type[Policy]]:
     """The policies that `module` itself defines and that need no other policy to be made."""
-    classes = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
-    return [c for c in classes if is_dataclass(c) and isinstance(c, type) and _complete(c)]
+    classes: list[type[Any]] = [c for c in vars(module).values() if inspect.isclass(c)]
+    return [c for c in classes if c.__module__ == module.__name__ and _complete(c)]
 
 
 def get(name: str) -> type[Policy]:
@@ -50,7 +51,12 @@ def get(name: str) -> type[Policy]:
 
 def _complete(cls: type) -> bool:
     """Wrappers are left out: they cannot be made without an inner policy."""
-    if not (isinstance(getattr(cls, "name", None), str) and hasattr(cls, "init") and hasattr(cls, "step")):
+    if not (
+        is_dataclass(cls)
+        and isinstance(getattr(cls, "name", None), str)
+        and hasattr(cls, "init")
+        and hasattr(cls, "step")
+    ):
         return False
     parameters = inspect.signature(cls).parameters.values()
     return all(p.default is not p.empty for p in parameters)

@@ -35,10 +35,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DS2(Knobs):
-    """Each operator gets $\\pi_i = \\lceil t_i / v_i \\rceil$ with its demand $t_i = \\sum_p s_{p \\to i} t_p$.
+    r"""Each operator gets just enough instances for the rate that the sources ask of it.
 
-    $t$ is the offered rate at a source, $s$ a selectivity and $v$ the true rate of one instance, all measured in one
-    window; a window in which one is unknown leaves that operator and those below it as they are.
+    $\pi_i = \lceil t_i / v_i \rceil$ with the demand $t_i = \sum_p s_{p \to i} t_p$, where $t$ is the offered rate at a
+    source, $s$ a selectivity and $v$ the true rate of one instance, all measured in one window. A window in which one
+    is unknown leaves that operator and those below it as they are.
     """
 
     name: ClassVar[str] = "ds2"
@@ -46,7 +47,7 @@ class DS2(Knobs):
     activation: int = knob(1, "windows whose recommendations are put together for a decision", low=1, high=30)
     combine: str = knob("median", "how they are put together", choices=("median", "max"))
     warm_up: int = knob(0, "windows ignored after a change", low=0, high=30)
-    scale_sources: bool = knob(False, "scale sources too; the paper leaves them alone", choices=(False, True))
+    scale_sources: bool = knob(True, "scale sources as well; the paper leaves them alone", choices=(True, False))
     boost_above: float = knob(
         math.inf,
         "if it has converged and offered over taken source rate stays above this, multiply all by that ratio",

@@ -1,0 +1,114 @@
+"""Streaming applications of the papers, ready to run: structure, plant and a load, one function each.
+
+>>> from dspkit import run, topologies
+>>> from dspkit.policies.ds2 import DS2
+>>> history = run(DS2(), topologies.word_count().simulator(), steps=4)
+>>> history[-1].snapshot.deployment.parallelism
+{'source': 1, 'flat_map': 1, 'count': 3, 'sink': 3}
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .core import Deployment, Operator, Topology
+from .plant import Plant, Service
+from .simulator import Simulator
+from .workload import Sum, Trace, Workload
+
+
+@dataclass(frozen=True)
+class App:
+    """A topology with the plant that simulates it, a load that is worth watching, and a latency to aim at."""
+
+    name: str
+    topology: Topology
+    plant: Plant
+    workload: Workload | Mapping[str, Workload]
+    target_latency_s: float
+    reference: str
+
+    @property
+    def load(self) -> Workload:
+        """The load of all sources together."""
+        return self.workload if isinstance(self.workload, Workload) else Sum(tuple(self.workload.values()))
+
+    def simulator(
+        self,
+        workload: Workload | Mapping[str, Workload] | None = None,
+        *,
+        scale: float = 1.0,
+        parallelism: Mapping[str, int] | int = 1,
+        **options: Any,
+    ) -> Simulator:
+        """The app on a simulated cluster, under its own load or another, `scale` times as high.
+
+        It starts with the same parallelism everywhere, or as the mapping says; options go to Simulator.
+        """
+        load = self.workload if workload is None else workload
+        if isinstance(load, Workload):
+            load = load if scale == 1 else load * scale
+        else:
+            load = load if scale == 1 else {source: w * scale for source, w in load.items()}
+        start = parallelism if isinstance(parallelism, Mapping) else self.topology.uniform(parallelism)
+        return Simulator(self.topology, self.plant, load, deployment=Deployment(start), **options)
+
+
+def available() -> dict[str, Callable[[], App]]:
+    """Every application of this module by its name."""
+    module = sys.modules[__name__]
+    return {
+        name: function
+        for name, function in sorted(vars(module).items())
+        if inspect.isfunction(function) and function.__annotations__.get("return") == "App"
+    }
+
+
+def word_count() -> App:
+    """AuTraScale's word count: source → flat map → count → sink.
+
+    Rates of one instance as in the method card (example A3), so that 350 k records/s need 3, 4, 12, 10 instances of
+    ideal scaling; contention of 0.5 % and noise of 1 % are ours.
+    """
+    rates = {"source": 120e3, "flat_map": 100e3, "count": 30e3, "sink": 36e3}
+    services = {name: Service(1 / rate, contention=0.005, queue_records=3e3) for name, rate in rates.items()}
+    topology = Topology(
+        (Operator("source"), Operator("flat_map"), Operator("count", stateful=True), Operator("sink")),
+        (("source", "flat_map"), ("flat_map", "count"), ("count", "sink")),
+    )
+    load = Trace((0, 300, 700), (80e3, 250e3, 110e3))
+    return App("word_count", topology, Plant(services, noise=0.01), load, 0.180, "autrascale")
+
+
+def diamond() -> App:
+    """A diamond as in Stela's evaluation: a source feeds four bolts side by side, which feed one sink.
+
+    The layout is ours (the paper only draws it); each bolt gets a quarter of the records, and the third is slow.
+    """
+    bolts = [f"bolt_{i}" for i in range(1, 5)]
+    seconds = {"sink": 1e-4, **dict.fromkeys(bolts, 1e-3), "bolt_3": 4e-3}
+    services = {n: Service(s, contention=0.005, queue_records=100) for n, s in seconds.items()}
+    services["source"] = Service(5e-5, selectivity=0.25)
+    edges = [("source", bolt) for bolt in bolts] + [(bolt, "sink") for bolt in bolts]
+    topology = Topology(tuple(map(Operator, ["source", *bolts, "sink"])), tuple(edges))
+    load = Trace((0, 300, 700), (1.7e3, 7e3, 3.2e3))
+    return App("diamond", topology, Plant(services, noise=0.01), load, 0.5, "stela")
+
+
+def star() -> App:
+    """A star as in Stela's evaluation: two sources meet in one bolt that feeds three sinks.
+
+    The layout is ours (the paper only draws it); each sink gets a third of what the bolt makes.
+    """
+    sinks = {"store": 1e-3, "alert": 2e-3, "report": 1e-3}
+    services = {"left": Service(1e-4), "right": Service(1e-4)}
+    services["bolt"] = Service(1e-3, selectivity=1 / 3, queue_records=100)
+    services |= {name: Service(seconds, contention=0.005, queue_records=100) for name, seconds in sinks.items()}
+    edges = [("left", "bolt"), ("right", "bolt")] + [("bolt", name) for name in sinks]
+    topology = Topology(tuple(map(Operator, services)), tuple(edges))
+    load = {"left": Trace((0, 300), (400, 2600)), "right": Trace((0, 500), (400, 1700))}
+    return App("star", topology, Plant(services, noise=0.01), load, 0.5, "stela")

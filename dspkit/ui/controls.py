@@ -1,0 +1,73 @@
+"""Knobs as widgets: what a dataclass says of its fields is all that is needed to draw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+
+from ..errors import DspkitError
+from ..knobs import Knob, knobs
+
+WIDE = {"description_width": "132px"}
+ROOM = {"width": "330px"}
+
+
+def slider(low: float, high: float, value: float, name: str, help: str, **more: Any) -> Any:
+    """A slider over whole numbers, if both ends are, or over reals; logarithmic if the ends are far apart."""
+    options = dict(description=name, tooltip=help, style=WIDE, layout=ROOM, **more)
+    if isinstance(low, int) and isinstance(high, int):
+        return w.IntSlider(min=low, max=high, value=value, **options)
+    if low > 0 and high / low > 1000:
+        ends = {"min": math.log10(low), "max": math.log10(high)}
+        return w.FloatLogSlider(value=value, step=0.01, readout_format=".3g", **ends, **options)
+    step = 10 ** math.floor(math.log10((high - low) / 50))
+    return w.FloatSlider(min=low, max=high, value=value, step=step, readout_format=".3g", **options)
+
+
+def control(knob: Knob) -> Any | None:
+    """The widget for one knob, or None if it has no end to slide to."""
+    help = " ".join(filter(None, (knob.help, f"({knob.unit})" if knob.unit else "", knob.source)))
+    name = knob.name.replace("_", " ")
+    options: dict[str, Any] = dict(description=name, tooltip=help, style=WIDE, layout=ROOM)
+    if set(knob.choices) == {True, False}:
+        return w.Checkbox(value=knob.value, indent=True, **options)
+    if knob.choices:
+        return w.Dropdown(options=list(knob.choices), value=knob.value, **options)
+    if knob.low is None or knob.high is None or not math.isfinite(knob.high - knob.low):
+        return None
+    return slider(knob.low, knob.high, knob.value, name, help)
+
+
+class Panel:
+    """Widgets for all knobs of `thing`, a frozen dataclass.
+
+    `changed(new)` is called with a changed copy, or `failed(error)` where the knobs do not go together.
+    """
+
+    def __init__(self, thing: Any, changed: Callable[[Any], None], failed: Callable[[Exception], None]):
+        self.thing, self._changed, self._failed = thing, changed, failed
+        self._controls = {k.name: c for k in knobs(thing) if (c := control(k)) is not None}
+        for name, widget in self._controls.items():
+            widget.observe(lambda change, name=name: self._turn(name, change["new"]), "value")
+        said = (type(thing).__doc__ or "").strip().splitlines()[0]
+        note = w.HTML(f'<div style="line-height:1.3">{escape(said)}</div>', layout=ROOM)
+        self.view = w.VBox([note, *self._controls.values()])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._controls.values())
+
+    def __getitem__(self, name: str) -> Any:
+        return self._controls[name]
+
+    def _turn(self, name: str, value: Any) -> None:
+        try:
+            self.thing = replace(self.thing, **{name: value})
+        except DspkitError as error:
+            self._failed(error)
+        else:
+            self._changed(self.thing)
