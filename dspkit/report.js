@@ -1,0 +1,59 @@
+// Draws the charts of a report. Inlined once, after plotly.js; the figures lie in <script type="application/json">.
+"use strict";
+(() => {
+  const plots = [...document.querySelectorAll(".plot")];
+  const fixed = new Map(); // plots that keep a width of their own
+
+  // A legend beside a chart leaves no room for the chart on a phone: put it below.
+  const narrow = (layout, width) => {
+    if (width >= 520) return layout;
+    const lines = layout.showlegend === false ? 0 : 70;
+    return {
+      ...layout,
+      height: (layout.height || 420) + lines,
+      margin: { ...layout.margin, l: Math.min((layout.margin || {}).l ?? 55, 55), r: 10, b: 45 + lines },
+      legend: { ...layout.legend, orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" },
+    };
+  };
+
+  // A drawing (no axis to read off) keeps its size and is scrolled instead: its labels would run into each other.
+  const isDrawing = (layout) => (layout.xaxis || {}).visible === false;
+
+  for (const plot of plots) {
+    const figure = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+    const { width, ...layout } = figure.layout || {};
+    try {
+      const room = plot.clientWidth;
+      const shown = isDrawing(layout) && room < 640 ? { ...layout, width: 640 } : narrow(layout, room);
+      if (shown.width) {
+        fixed.set(plot, shown.width);
+        plot.tabIndex = 0; // to scroll it with the keyboard
+      }
+      plot.style.height = (shown.height || 420) + "px";
+      Plotly.newPlot(plot, {
+        data: figure.data || [], layout: { autosize: true, ...shown }, frames: figure.frames || [],
+        config: { displaylogo: false, responsive: true },
+      }).catch((error) => failed(plot, error));
+    } catch (error) {
+      failed(plot, error);
+    }
+  }
+
+  function failed(plot, error) {
+    const line = document.createElement("p");
+    line.className = "failed";
+    line.textContent = "This chart could not be drawn: " + error.message;
+    plot.replaceChildren(line);
+    plot.style.height = "auto";
+  }
+
+  // Paper is narrower than most windows, and plotly does not hear of printing.
+  const widen = (width) => {
+    for (const plot of plots.filter((one) => one.classList.contains("js-plotly-plot"))) {
+      const own = width || fixed.get(plot) || null;
+      Plotly.relayout(plot, { width: own, autosize: own === null });
+    }
+  };
+  addEventListener("beforeprint", () => widen(680));
+  addEventListener("afterprint", () => widen(null));
+})();

@@ -1,0 +1,100 @@
+"""Prose and HTML of others, made safe and self-contained for a report."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Callable, Mapping
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from .errors import DspkitError
+
+MOST_BYTES = 3_000_000  # of one picture
+_CLASSES = {"code": {"math"}, "pre": {"math", "output"}}
+
+
+def clean(html: str, folder: Path | None = None) -> str:
+    """`html` without scripts, styles, handlers, or anything that asks the network; pictures in `folder` go inline."""
+    nh3 = _load("nh3")
+    attributes = {tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()}
+    attributes["details"] = {"open"}
+    for tag in ("tr", "th", "td"):
+        attributes[tag].add("style")
+    return str(
+        nh3.clean(
+            html,
+            attributes=attributes,
+            attribute_filter=_keep,
+            allowed_classes=_CLASSES,
+            filter_style_properties={"text-align"},
+            url_schemes={"http", "https", "mailto", "data"},
+            url_relative=lambda url: _inline(url, folder),
+        )
+    )
+
+
+def markdown(text: str, folder: Path | None = None, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """Markdown as clean HTML; `$…$` stays as its source, set like code."""
+    for name, bundle in (attachments or {}).items():
+        for mime, data in bundle.items():
+            text = text.replace(f"attachment:{name}", f"data:{mime};base64,{data}")
+    return clean(_renderer()(text), folder)
+
+
+def picture(mime: str, data: str, words: str = "a picture") -> str:
+    """An image of a notebook output; an SVG inside <img> cannot run scripts."""
+    if mime == "image/svg+xml":
+        data = base64.b64encode(data.encode()).decode()
+    return f'<img alt="{escape(words)}" src="data:{mime};base64,{"".join(data.split())}">'
+
+
+@cache
+def _renderer() -> Callable[[str], str]:
+    mistune = _load("mistune")
+
+    def image(text: str, url: str, title: str | None = None) -> str:
+        return f'<img alt="{escape(text)}" src="{escape(url)}">'  # mistune itself would refuse data: URLs
+
+    renderer = mistune.HTMLRenderer(escape=False)  # inline HTML is allowed in notebooks; clean() goes over it
+    renderer.image = image
+    made = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "footnotes", "url", "math"])
+    renderer.register("inline_math", lambda _, text: f'<code class="math">{escape(text)}</code>')
+    renderer.register("block_math", lambda _, text: f'<pre class="math">{escape(text.strip())}</pre>')
+    return made  # type: ignore[no-any-return]
+
+
+def _keep(tag: str, name: str, value: str) -> str | None:
+    """Pictures only from data or, through `_inline`, from beside the notebook; links never to data."""
+    scheme = urlsplit(value.strip()).scheme.lower()
+    if name == "src":
+        return value if not scheme or value.strip().lower().startswith("data:image/") else None
+    return None if scheme == "data" else value
+
+
+def _inline(url: str, folder: Path | None) -> str | None:
+    """A picture beside the notebook as a data URL; any other relative address would lead nowhere and is dropped."""
+    mime = mimetypes.guess_type(url)[0] or ""
+    if folder is None or url.startswith("/") or not mime.startswith("image/"):
+        return None
+    try:
+        path = folder / unquote(url)
+        if path.stat().st_size > MOST_BYTES:
+            return None
+        return f"data:{mime};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    except (OSError, ValueError):
+        return None
+
+
+def _load(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise DspkitError(
+            str(error), expected="the packages of the notebooks", fix="pip install 'dspkit[lab]'"
+        ) from error
