@@ -78,8 +78,13 @@ def clean(here: Environment) -> None:
     say("kept runs/ and reports/: what is in there is yours")
 
 
-def main(command: str, args: list[str]) -> None:
+def die_on_sigterm() -> None:
+    """End as an error ends, so that what runs below us is ended too."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def main(command: str, args: list[str]) -> None:
+    die_on_sigterm()
     here = Environment(ROOT)
     modules = {
         "test": ["-m", "pytest", *args],

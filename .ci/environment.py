@@ -178,9 +178,9 @@ class Environment:
         say(f"environment ready after {time.monotonic() - started:.1f} s")
 
     def repair(self, anew: str, faults: dict[str, str], expected: dict[str, str]) -> None:
-        remove(self.stamp)
         if anew:
             self.create(anew)
+        remove(self.stamp)
         self.fill(faults, expected)
         if left := self.faults({}):
             self.create(f"still broken: {left}")
@@ -200,7 +200,7 @@ class Environment:
         if importlib.util.find_spec("ensurepip"):
             self.step("putting pip into it", [self.python, "-Im", "ensurepip", "--default-pip"])
         elif importlib.util.find_spec("pip"):  # Debian keeps ensurepip in python3-venv, which may be absent
-            args = [sys.executable, "-m", "pip", "--python", self.python, "install", "-q", "pip"]
+            args = [sys.executable, "-m", "pip", "--python", self.python, "install", "pip"]
             self.step("putting pip into it with the pip of this Python", args)
         else:
             sys.exit(
@@ -244,8 +244,7 @@ class Environment:
         self.step(f"installing {plain}", self.pip(*options, plain))
 
     def pip(self, *args: object) -> list:
-        quietly = ["--disable-pip-version-check", "--root-user-action=ignore", "-qq"]
-        return [self.python, "-m", "pip", "install", *quietly, *args]
+        return [self.python, "-m", "pip", "install", "--disable-pip-version-check", "--root-user-action=ignore", *args]
 
     def step(self, text: str, args: list, may_fail: bool = False) -> int:
         """Say one step of the set-up, do it, say how long it took; end with its exit code when it fails."""
@@ -256,6 +255,7 @@ class Environment:
         result = "done" if code == 0 else "not there" if may_fail else "FAILED"
         say(f"  {result} after {time.monotonic() - started:.1f} s")
         if code and not may_fail:
-            print(output + "dev: what is done is kept; the same command goes on from here.", file=sys.stderr)
+            print(*output.splitlines()[-30:], sep="\n", file=sys.stderr)
+            print("dev: what is done is kept; the same command goes on from here.", file=sys.stderr)
             raise SystemExit(code if code > 0 else 128 - code)
         return code

@@ -129,9 +129,7 @@ def test_a_shim_never_leads_to_a_shim(tmp_path: Path) -> None:
     assert ensure_java().found_in == "PATH"
 
 
-def test_where_the_environment_is_read_only_the_shim_goes_to_temp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_environment_gets_its_shim_in_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(fake_java(tmp_path / "path", "17.0.1")))  # a file: nothing fits below it
     on_path(tmp_path / "path" / "bin" / "java")
     ensure_java()
