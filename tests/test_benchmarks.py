@@ -1,0 +1,98 @@
+"""The benchmark runner finds claims by themselves, hides no failure, and keeps other topics' results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from benchmarks import Claim, side_by_side
+from benchmarks import __main__ as runner
+
+TOPIC = """
+from __future__ import annotations
+from benchmarks import Claim, side_by_side
+def fast() -> Claim:
+    return Claim(5.0, "x", target=2.0, detail={"a": 1})
+def slow() -> Claim:
+    return Claim(5.0, "s", target=2.0, better="lower")
+def helper() -> float:
+    raise AssertionError("no claim")
+def _hidden() -> Claim:
+    raise AssertionError("not public")
+"""
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The runner with one topic, `made`, and a file of results of its own."""
+    path = tmp_path / "build" / "bench.json"
+    monkeypatch.setattr(runner, "RESULTS", path)
+    monkeypatch.setattr(runner, "topics", lambda: ["made"])
+    use(TOPIC, monkeypatch)
+    return path
+
+
+def use(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("benchmarks.made")
+    exec(source, module.__dict__)
+    monkeypatch.setitem(sys.modules, "benchmarks.made", module)
+
+
+def test_claims_are_found_and_judged(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main([]) == 0
+    kept = json.loads(results.read_text())
+    assert {name: entry["ok"] for name, entry in kept.items()} == {"made.fast": True, "made.slow": False}
+    assert kept["made.fast"]["detail"] == {"a": 1}
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["made.fast", "made.slow"]
+    assert " ok " in lines[0]
+    assert " short " in lines[1]
+
+
+def test_other_topics_results_stay_and_stale_ones_go(results: Path) -> None:
+    results.parent.mkdir()
+    results.write_text(json.dumps({"other.claim": {"value": 1}, "made.former": {"value": 2}}))
+    assert runner.main(["made"]) == 0
+    assert json.loads(results.read_text()).keys() == {"other.claim", "made.fast", "made.slow"}
+    assert [path.name for path in results.parent.iterdir()] == ["bench.json"]
+
+
+def test_a_claim_that_breaks_is_shown_and_fails_the_run(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(TOPIC + "def broken() -> Claim:\n    raise OSError('no such rival')\n", monkeypatch)
+    assert runner.main([]) == 1
+    output = capsys.readouterr().out
+    assert "made.broken" in output
+    assert "OSError: no such rival" in output
+    assert "made.broken" not in results.read_text()
+    assert "made.slow" in results.read_text()
+
+
+def test_an_unknown_topic_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main(["nope"]) == 2
+    assert "got nope; expected one of:" in capsys.readouterr().err
+
+
+def test_every_topic_of_ours_has_a_claim() -> None:
+    import importlib
+
+    for topic in runner.topics():
+        assert list(runner.claims(importlib.import_module(f"benchmarks.{topic}"))), topic
+
+
+def test_rivals_take_turns_and_the_first_turn_does_not_count() -> None:
+    turns: list[str] = []
+    medians = side_by_side({"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, repeats=2)
+    assert turns == ["a", "b"] * 3
+    assert medians.keys() == {"a", "b"}
+
+
+def test_a_claim_on_its_target_holds() -> None:
+    assert Claim(2.0, "x", target=2.0).holds
+    assert Claim(2.0, "s", target=2.0, better="lower").holds
+    assert not Claim(float("nan"), "x", target=2.0).holds
