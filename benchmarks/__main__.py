@@ -59,7 +59,7 @@ def keep(entries: dict[str, dict[str, Any]], measured: Sequence[str]) -> None:
 
 
 def main(asked: Sequence[str]) -> int:
-    """Measure these topics, or all. The exit code is 1 when a claim could not be measured; falling short is a result."""
+    """Measure these topics, or all. Exit code 1: a claim could not be measured; falling short is a result."""
     if unknown := sorted(set(asked) - set(topics())):
         print(f"got {', '.join(unknown)}; expected one of: {', '.join(topics())}", file=sys.stderr)
         return 2
