@@ -5,13 +5,15 @@
   const fixed = new Map(); // plots that keep a width of their own
 
   // A legend beside a chart leaves no room for the chart on a phone: put it below.
-  const narrow = (layout, width) => {
+  const narrow = (data, layout, width) => {
     if (width >= 520) return layout;
-    const lines = layout.showlegend === false ? 0 : 70;
+    const named = data.filter((trace) => trace.showlegend !== false).length > 1;
+    const lines = (layout.showlegend ?? named) ? 70 : 0;
+    const margin = layout.margin || {};
     return {
       ...layout,
       height: (layout.height || 420) + lines,
-      margin: { ...layout.margin, l: Math.min((layout.margin || {}).l ?? 55, 55), r: 10, b: 45 + lines },
+      margin: { ...margin, l: Math.min(margin.l ?? 55, 55), t: Math.min(margin.t ?? 55, 55), r: 10, b: 45 + lines },
       legend: { ...layout.legend, orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" },
     };
   };
@@ -24,7 +26,7 @@
     const { width, ...layout } = figure.layout || {};
     try {
       const room = plot.clientWidth;
-      const shown = isDrawing(layout) && room < 640 ? { ...layout, width: 640 } : narrow(layout, room);
+      const shown = isDrawing(layout) && room < 640 ? { ...layout, width: 640 } : narrow(figure.data || [], layout, room);
       if (shown.width) {
         fixed.set(plot, shown.width);
         plot.tabIndex = 0; // to scroll it with the keyboard
@@ -43,6 +45,8 @@
     const line = document.createElement("p");
     line.className = "failed";
     line.textContent = "This chart could not be drawn: " + error.message;
+    Plotly.purge(plot);
+    plot.classList.remove("js-plotly-plot");
     plot.replaceChildren(line);
     plot.style.height = "auto";
   }

@@ -126,6 +126,7 @@ def _decisions(history: History) -> tuple[str, pd.DataFrame]:
         said = f"{len(acted)} of {len(every)} decisions changed something; the others kept what ran."
     else:
         said = f"None of {len(every)} decisions changed anything."
+    shown = shown.assign(why=[why.replace("; ", ";\n") for why in shown.why])  # one reason a line
     table = shown.drop(columns="rescaled").rename(columns={"t": "t, s", "instances": "instances after"})
     return said, table.reset_index(drop=True)
 

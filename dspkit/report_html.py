@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import mimetypes
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 from .errors import DspkitError
 
 MOST_BYTES = 3_000_000  # of one picture
+# As nh3 writes it: every value in double quotes, which values cannot contain.
+_IMAGE = re.compile(r'<img((?:\s+[\w-]+="[^"]*")*)\s*/?>')
 _CLASSES = {"code": {"math"}, "pre": {"math", "output"}}
 
 
@@ -24,17 +27,16 @@ def clean(html: str, folder: Path | None = None) -> str:
     attributes["details"] = {"open"}
     for tag in ("tr", "th", "td"):
         attributes[tag].add("style")
-    return str(
-        nh3.clean(
-            html,
-            attributes=attributes,
-            attribute_filter=_keep,
-            allowed_classes=_CLASSES,
-            filter_style_properties={"text-align"},
-            url_schemes={"http", "https", "mailto", "data"},
-            url_relative=lambda url: _inline(url, folder),
-        )
+    safe = nh3.clean(
+        html,
+        attributes=attributes,
+        attribute_filter=_keep,
+        allowed_classes=_CLASSES,
+        filter_style_properties={"text-align"},
+        url_schemes={"http", "https", "mailto", "data"},
+        url_relative=lambda url: _inline(url, folder),
     )
+    return _IMAGE.sub(_shown, safe)
 
 
 def markdown(text: str, folder: Path | None = None, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
@@ -65,6 +67,12 @@ def _renderer() -> Callable[[str], str]:
     renderer.register("inline_math", lambda _, text: f'<code class="math">{escape(text)}</code>')
     renderer.register("block_math", lambda _, text: f'<pre class="math">{escape(text.strip())}</pre>')
     return made  # type: ignore[no-any-return]
+
+
+def _shown(image: re.Match[str]) -> str:
+    """The image, or its words where the picture itself is not to be had: no broken-picture sign."""
+    values = dict(re.findall(r'([\w-]+)="([^"]*)"', image[1]))
+    return image[0] if values.get("src") else f"<em>{escape(unescape(values.get('alt', '')))}</em>"
 
 
 def _keep(tag: str, name: str, value: str) -> str | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 200  # of a table: more is to be read by a program
+MOST_LETTERS = 40  # of a table cell that still counts as a word or two
 
 
 @dataclass(frozen=True)
@@ -172,16 +173,17 @@ def table(frame: pd.DataFrame, title: str = "") -> str:
         return '<p class="note">No rows.</p>'
     numbers = [pd.api.types.is_numeric_dtype(t) and not pd.api.types.is_bool_dtype(t) for t in shown.dtypes]
     kinds = [' class="number"' if number else "" for number in numbers]
-    labels = [", ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in shown.columns]
+    labels = [", ".join(filter(None, map(str, c))) if isinstance(c, tuple) else str(c) for c in shown.columns]
     head = "".join(f'<th scope="col"{k}>{escape(c)}</th>' for c, k in zip(labels, kinds, strict=True))
     rows = "".join(
-        f"<tr>{''.join(_cell(words(v), k) for v, k in zip(row, kinds, strict=True))}</tr>"
-        for row in shown.astype(object).where(shown.notna(), None).itertuples(index=False, name=None)
+        f"<tr>{''.join(_cell(words(v), k, c) for v, k, c in zip(row, kinds, labels, strict=True))}</tr>"
+        for row in shown.astype(object).where(shown.notna(), "").itertuples(index=False, name=None)
     )
     more = ""
     if len(frame) > MOST_ROWS:
         more = f'<p class="note">The first {MOST_ROWS} of {len(frame):,} rows.</p>'
-    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    stacked = ' class="stacked"' if 'class="long"' in rows else ""
+    inner = f"<table{stacked}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f"{_scroll(f'Table: {title}' if title else 'Table')}{inner}</div>{more}"
 
 
@@ -190,9 +192,10 @@ def _scroll(label: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
 
 
-def _cell(text: str, kind: str) -> str:
-    kind = kind or (' class="long"' if len(text) > 40 else "")
-    return f"<td{kind}>{escape(text)}</td>"
+def _cell(text: str, kind: str, label: str) -> str:
+    """`label` heads the cell where a phone has no room for columns."""
+    kind = kind or (' class="long"' if len(text) > MOST_LETTERS else "")
+    return f'<td{kind} data-label="{escape(label)}">{escape(text)}</td>'
 
 
 def words(value: Any) -> str:
@@ -210,7 +213,7 @@ def words(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(words, value))
     if isinstance(value, float):
-        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
+        return f"{value:,.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
