@@ -19,7 +19,7 @@ LEFT_OUT = re.compile(r"(torch|triton|nvidia-|cuda-)")
 
 
 def main(options: list[str]) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", CACHE / "uv", "uv"]
+    pip = [sys.executable, "-m", "pip", "install", "-qq", "--upgrade", "--target", CACHE / "uv", "uv"]
     subprocess.run(pip, check=True)
     fresh = CACHE / "constraints.txt"
     shutil.copy(ROOT / "constraints.txt", fresh)  # the resolver keeps these versions unless told --upgrade
