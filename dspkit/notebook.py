@@ -10,6 +10,7 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import files
 from .errors import DspkitError, FileError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class NotebookError(DspkitError):
 def execute(
     path: str | Path, *, timeout_s: float = 300, extra: Sequence[str] = (), smoke: bool = False
 ) -> NotebookNode:
-    """Run the notebook at `path` in a fresh kernel of this Python and return it with its outputs.
+    """Run the notebook at `path` in a fresh kernel of this Python, in its folder; return it with its outputs.
 
     `timeout_s` bounds each cell. `extra` are sources of cells run after its own, as a reader's clicks would be:
     `button.click()`. `smoke` sets DSPKIT_SMOKE=1, at which notebooks run small. An error in a cell, one caught in an
@@ -46,6 +47,7 @@ def execute(
     notebook.cells += [new_code_cell(source) for source in extra]  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory(prefix="dspkit-kernel-") as scratch:
         env = {
+            "DSPKIT_HOME": str(files.home(".").resolve()),  # what it saves goes where the caller's own things go
             **os.environ,
             # One plain JSON a figure: the renderer that embeds plotly.js would send megabytes for each.
             "PLOTLY_RENDERER": "plotly_mimetype",

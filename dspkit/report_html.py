@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape, unescape
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -52,6 +53,11 @@ def picture(mime: str, data: str, words: str = "a picture") -> str:
     if mime == "image/svg+xml":
         data = base64.b64encode(data.encode()).decode()
     return f'<img alt="{escape(words)}" src="data:{mime};base64,{"".join(data.split())}">'
+
+
+def packaged(name: str) -> str:
+    """The text of a file that comes with dspkit."""
+    return package_files("dspkit").joinpath(name).read_text("utf-8")
 
 
 @cache

@@ -52,6 +52,15 @@ def test_runs_in_its_own_folder_with_this_python(run, tmp_path, monkeypatch):
     assert run(source, smoke=True).cells[0].outputs[0].text.split("\n")[2] == "1"
 
 
+def test_what_it_saves_goes_where_the_callers_things_go(run, tmp_path, monkeypatch):
+    source = "from dspkit import files; print(files.home('runs'))"
+    monkeypatch.setenv("DSPKIT_HOME", "/elsewhere")
+    assert run(source).cells[0].outputs[0].text == "/elsewhere/runs\n"
+    monkeypatch.delenv("DSPKIT_HOME")
+    monkeypatch.chdir(tmp_path)
+    assert run(source).cells[0].outputs[0].text == f"{tmp_path}/runs\n"
+
+
 def test_a_kernelspec_of_the_users_does_not_shadow_ours(run, tmp_path, monkeypatch):
     spec = tmp_path / "data" / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)

@@ -27,8 +27,9 @@ from dspkit.plant import Plant, Service
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.static import Static
 from dspkit.report import Section
-from dspkit.report_html import clean, markdown
-from dspkit.report_page import slug, table, words
+from dspkit.report_html import clean, markdown, packaged
+from dspkit.report_page import slug
+from dspkit.report_tables import table, words
 from dspkit.simulator import Simulator
 from dspkit.workload import Constant
 
@@ -98,7 +99,7 @@ def test_nothing_is_fetched(tmp_path, chart):
     assert [a for tag, a in page.tags if tag in ("img", "iframe", "object", "embed", "source") and "src" in a] == []
     assert [a.get("src") for a in page.all("script")] == [None] * 3
     assert [a["href"] for a in page.all("link")] == ["data:,"]
-    assert not re.search(r"url\(|@import", (dspkit.report_page._packaged("report.css")))
+    assert not re.search(r"url\(|@import", (packaged("report.css")))
     policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
     assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
@@ -142,6 +143,19 @@ def test_a_figure_comes_back_as_it_was(tmp_path, chart):
     assert trace["y"] == [1, 2, None, 4, 5]
     spec = {"data": [{"y": [1.5, math.nan]}], "layout": {}}
     assert write(tmp_path, Section("A", figure=spec), overwrite=True).json["figure-1"]["data"] == [{"y": [1.5, None]}]
+
+
+def test_long_lists_of_numbers_are_packed_without_loss(tmp_path):
+    lists = {"whole": [float(i) for i in range(100)], "gap": [0.1 * i if i % 7 else None for i in range(100)]}
+    kept = {"text": ["a"] * 100, "short": [1.0] * 63, "mixed": [1, "a"] * 50, "none": [None] * 100}
+    spec = {"data": [{"y": values} for values in (lists | kept).values()]}
+    page = write(tmp_path, Section("A", figure=spec))
+    shown = [trace["y"] for trace in page.json["figure-1"]["data"]]
+    for packed, values in zip(shown, lists.values(), strict=False):
+        array = np.frombuffer(base64.b64decode(packed["bdata"]), f"<{packed['dtype']}")
+        np.testing.assert_array_equal(array, np.array(values, dtype=float))
+    assert [p["dtype"] for p in shown[:2]] == ["f4", "f8"]
+    assert shown[2:] == list(kept.values())
 
 
 @pytest.mark.parametrize(
