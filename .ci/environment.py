@@ -27,10 +27,12 @@ def say(text: str) -> None:
     print(f"dev: {text}", flush=True)
 
 
-def run(args: list, env: dict, cwd: Path, *, quiet: bool = False) -> tuple[int, str]:
-    """Run one command to its end; it never outlives us. Say every 20 s that it is still running."""
+def run(args: list, env: dict, cwd: Path, *, quiet: bool = False, fds: tuple = ()) -> tuple[int, str]:
+    """Run one command to its end, and end it when we are ended. Say every 20 s that it is still running."""
     out, err = (subprocess.PIPE, subprocess.STDOUT) if quiet else (None, None)
-    process = subprocess.Popen([str(a) for a in args], env=env, cwd=cwd, stdout=out, stderr=err, text=True)
+    process = subprocess.Popen(
+        [str(a) for a in args], env=env, cwd=cwd, stdout=out, stderr=err, text=True, pass_fds=fds
+    )
     started = time.monotonic()
     try:
         while True:
@@ -92,6 +94,7 @@ class Environment:
         # The path is in it because the scripts in .venv/bin carry it: a moved checkout is set up again.
         parts = (project, self.pins, sys.version.split()[0], str(root))
         self.wanted = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        self.held: tuple[int, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """The user's variables, with every place our tools would write to moved below .cache/."""
@@ -169,6 +172,7 @@ class Environment:
             except BlockingIOError:
                 say("another command is setting this checkout up; waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            self.held = (lock.fileno(),)  # pip holds the lock too: when we are killed, it works on to its end
             anew, expected = self.why_anew(), self.last()
             faults = {} if anew else self.faults(expected)
             if "pip" in faults:
@@ -251,7 +255,7 @@ class Environment:
         say(text)
         env = {name: value for name, value in self.variables().items() if name not in MISLEADING}
         started = time.monotonic()
-        code, output = run(args, {**env, "PIP_USER": "0"}, self.root, quiet=True)
+        code, output = run(args, {**env, "PIP_USER": "0"}, self.root, quiet=True, fds=self.held)
         result = "done" if code == 0 else "not there" if may_fail else "FAILED"
         say(f"  {result} after {time.monotonic() - started:.1f} s")
         if code and not may_fail:

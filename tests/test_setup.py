@@ -174,22 +174,40 @@ def builders(root: Path) -> list[str]:
     return commands
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at processes through /proc, which only Linux has")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_set_up_goes_on_from_where_it_was(number: int, tmp_path: Path) -> None:
-    root = make_project(tmp_path / "tiny")
+needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at processes through Linux's /proc")
+
+
+def interrupt(root: Path, number: int) -> None:
+    """Start a set-up, and send it this signal while pip is at work."""
     (root / "slow").touch()
     process = ensure_in_process(root)
     wait_for(lambda: any("pip install" in command for command in builders(root)))
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == (143 if number == signal.SIGTERM else -number), output
-    if number == signal.SIGTERM:
-        assert not any("pip install" in command for command in builders(root)), "pip outlived the set-up"
     assert not Environment(root).stamp.exists()
+
+
+@needs_proc
+def test_an_ended_set_up_takes_pip_with_it_and_goes_on_later(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "tiny")
+    interrupt(root, signal.SIGTERM)
+    assert not any("pip install" in command for command in builders(root)), "pip outlived the set-up"
     (root / "slow").unlink()
-    wait_for(lambda: not builders(root))
     Environment(root).ensure()
+    assert works(Environment(root))
+
+
+@needs_proc
+def test_a_killed_set_up_leaves_pip_which_the_next_one_waits_for(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "tiny")
+    interrupt(root, signal.SIGKILL)
+    assert any("pip install" in command for command in builders(root)), "nothing to wait for"
+    process = ensure_in_process(root)
+    assert "waiting for it" in process.stdout.readline()
+    (root / "slow").unlink()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
     assert works(Environment(root))
 
 
