@@ -25,7 +25,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name, version in (("small", "1.0"), ("small", "2.0"), ("other", "1.0")):
         make_wheel(folder, name, version)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIP_FIND_LINKS", str(folder))
+        patch.setenv("PIP_FIND_LINKS", folder.as_uri())  # pip splits paths at blanks
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setenv("PIP_CONFIG_FILE", os.devnull)
         patch.delenv("TORCH_INDEX_URL", raising=False)
@@ -251,7 +251,7 @@ def test_which_torch(
     folder.mkdir()
     for version in found:
         make_wheel(folder, "torch", version)
-    monkeypatch.setenv("PIP_FIND_LINKS", f"{folder} {os.environ['PIP_FIND_LINKS']}")  # and no index at all
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{folder.as_uri()} {os.environ['PIP_FIND_LINKS']}")  # and no index at all
     Environment(root).ensure()
     assert info_of(Environment(root), "torch").name == f"torch-{taken}.dist-info"
     output = capfd.readouterr().out
