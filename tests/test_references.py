@@ -100,3 +100,10 @@ def test_every_policy_names_works_that_exist():
 
     for name, policy in policies.available().items():
         assert all(e.key in entries() for e in resolve(getattr(policy, "reference", ()))), name
+
+
+def test_every_application_names_works_that_exist():
+    from dspkit import topologies
+
+    for name, make in topologies.available().items():
+        assert resolve(make()), name

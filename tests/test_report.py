@@ -145,6 +145,14 @@ def test_a_figure_comes_back_as_it_was(tmp_path, chart):
     assert write(tmp_path, Section("A", figure=spec), overwrite=True).json["figure-1"]["data"] == [{"y": [1.5, None]}]
 
 
+def test_a_figure_cannot_end_its_script(tmp_path, monkeypatch):
+    """Plotly escapes as well; the page does not rely on it."""
+    monkeypatch.setattr("plotly.io.json.to_json_plotly", json.dumps)
+    page = write(tmp_path, Section("A", figure={"data": [{"name": f"</script>{EVIL}<!--"}]}))
+    assert page.json["figure-1"]["data"][0]["name"] == f"</script>{EVIL}<!--"
+    assert len(page.run) == 2
+
+
 def test_long_lists_of_numbers_are_packed_without_loss(tmp_path):
     lists = {"whole": [float(i) for i in range(100)], "gap": [0.1 * i if i % 7 else None for i in range(100)]}
     kept = {"text": ["a"] * 100, "short": [1.0] * 63, "mixed": [1, "a"] * 50, "none": [None] * 100}
