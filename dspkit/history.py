@@ -53,7 +53,9 @@ class History(Sequence[Step]):
         """One row a window: rates in records/s, latencies in seconds, lag in records."""
         columns = ["t", "window_s", "source_rate", "throughput", "lag", "backlog", "instances", "workers", "downtime_s"]
         columns += [f"{kind}_{part}" for kind in ("latency", "event_latency") for part in ("mean", "p50", "p95", "p99")]
-        return _frame(self._application(), [*columns, "decided", "rescaled"])
+        return _frame(self._application(), [*columns, "decided", "rescaled"]).astype(
+            {"decided": bool, "rescaled": bool}
+        )
 
     @property
     def operators(self) -> pd.DataFrame:
@@ -97,7 +99,7 @@ class History(Sequence[Step]):
             for s in self.steps
             if s.decision is not None
         )
-        return _frame(rows, ["t", "rescaled", "changes", "instances", "why"])
+        return _frame(rows, ["t", "rescaled", "changes", "instances", "why"]).astype({"rescaled": bool})
 
     def save(self, path: str | Path | None = None, *, overwrite: bool = False) -> Path:
         """Write one Parquet file that `History.load` reads back without loss; None picks a name under runs/."""

@@ -17,6 +17,7 @@ from .plant import Plant
 from .workload import Workload
 
 _BUSIEST = 0.95  # the waiting term takes no higher load than this; beyond it the fluid's own queue speaks
+_ROUNDS = 12  # of sharing cores; where all find a core the first is the last
 _SHARES = (0.5, 0.95, 0.99)
 
 
@@ -87,9 +88,11 @@ class Simulator:
             stopped = min(self._pause, dt)
             self._pause -= stopped
             totals.stopped += stopped
-            able = self._able(slow, dt - stopped, arriving, totals)
-            moved = fluid.tick(self._graph, self._queue, self._mass, arriving, able, self._room)
+            able, most = self._able(slow, dt - stopped, arriving)
+            moved = fluid.tick(self._graph, self._queue, self._mass, arriving, most, self._room)
             totals.add(moved, [q * dt for q in self._queue], able, [k * (dt - stopped) for k in self._k])
+            for j, used in enumerate(self._cores(moved.done, slow)):
+                totals.cores[j] += used
         self._window += 1
         return self._snapshot(totals, slow)
 
@@ -131,6 +134,7 @@ class Simulator:
         names = list(self.plant.nodes)
         slots = [i for i, k in enumerate(self._k) for _ in range(k)]
         self._nodes = [[slots[j :: len(names)].count(i) for i in range(len(self._k))] for j in range(len(names))]
+        self._shares = [[float(n) for n in here] for here in self._nodes]  # cores an operator may use on each node
         limits = [k * self.plant.services[name].queue_records for name, k in zip(self._order, self._k, strict=True)]
         self._room = [limit if up else math.inf for limit, up in zip(limits, self._graph.parents, strict=True)]
 
@@ -141,21 +145,45 @@ class Simulator:
         draws = self._random.standard_normal(len(times))
         return [s * math.exp(spread * float(z) - spread**2 / 2) for s, z in zip(times, draws, strict=True)]
 
-    def _able(self, slow: list[float], time_s: float, arriving: list[float], totals: _Totals) -> list[float]:
-        """Records each operator can process in `time_s`, once its instances share their nodes' cores."""
+    def _able(self, slow: list[float], time_s: float, arriving: list[float]) -> tuple[list[float], list[float]]:
+        """Records each operator can process in `time_s` once instances share their nodes' cores; and at most may.
+
+        What one asks for depends on what the others get (a source that is held back asks for little), so shares are
+        worked out again, in smaller and smaller steps from those of the tick before, until they agree.
+        """
         alone = [k * time_s / s for k, s in zip(self._k, slow, strict=True)]
         if time_s <= 0:
-            return alone
-        want = fluid.wanted(self._graph, self._queue, arriving, alone)
-        busy = [w / a for w, a in zip(want, alone, strict=True)]
-        able = [0.0] * len(alone)
-        for j, (node, here) in enumerate(zip(self.plant.nodes.values(), self._nodes, strict=True)):
-            share = fluid.fair_share([(b, n) for b, n in zip(busy, here, strict=True) if n], node.cores)
-            for i, n in enumerate(here):
-                able[i] += n * share * time_s / slow[i]
-            used = sum(n * min(b, share) for b, n in zip(busy, here, strict=True))
-            totals.cores[j] += used / node.cores * time_s
-        return able
+            return alone, alone
+        able = self._together(slow, time_s)
+        for step in range(_ROUNDS):
+            _, ask = fluid.plan(self._graph, self._queue, arriving, able, self._room)
+            busy = [min(1.0, a / b) for a, b in zip(ask, alone, strict=True)]
+            part = 2 / (step + 2)
+            for node, here, share in zip(self.plant.nodes.values(), self._nodes, self._shares, strict=True):
+                level = fluid.fair_share([(b, n) for b, n in zip(busy, here, strict=True) if n], node.cores)
+                share[:] = [s + part * (n * level - s) for s, n in zip(share, here, strict=True)]
+            before, able = able, self._together(slow, time_s)
+            if all(math.isclose(x, y, rel_tol=1e-6) for x, y in zip(able, before, strict=True)):
+                break
+        # Where they do not quite agree yet, nobody does more than the cores can.
+        done, _ = fluid.plan(self._graph, self._queue, arriving, able, self._room)
+        cores = self._cores(done, slow)
+        over = [used / (time_s * node.cores) for node, used in zip(self.plant.nodes.values(), cores, strict=True)]
+        most = able
+        for share, times in zip(self._shares, over, strict=True):
+            if times > 1:
+                most = [min(m, d / times) if s else m for s, d, m in zip(share, done, most, strict=True)]
+        return able, most
+
+    def _cores(self, done: list[float], slow: list[float]) -> list[float]:
+        """Core-seconds that this work takes on each node: an operator's work goes where it has its cores."""
+        whole = [sum(column) for column in zip(*self._shares, strict=True)]
+        return [
+            sum(d * s * x / y for d, s, x, y in zip(done, slow, share, whole, strict=True)) for share in self._shares
+        ]
+
+    def _together(self, slow: list[float], time_s: float) -> list[float]:
+        return [sum(share[i] for share in self._shares) * time_s / s for i, s in enumerate(slow)]
 
     def _snapshot(self, totals: _Totals, slow: list[float]) -> Snapshot:
         w = self.window_s
@@ -175,7 +203,7 @@ class Simulator:
                 cpu=totals.done[i] * slow[i] / w,
             )
         latency, event_latency = self._latencies(totals)
-        sources = self.topology.sources
+        sources, nodes = self.topology.sources, self.plant.nodes.items()
         return Snapshot(
             t=self._window * w,
             window_s=w,
@@ -187,7 +215,7 @@ class Simulator:
             event_latency=event_latency,
             lag=sum(operators[name].backlog for name in sources),
             edge_rates={edge: sent / w for edge, sent in zip(self.topology.edges, totals.sent, strict=True)},
-            nodes={node: cores / w for node, cores in zip(self.plant.nodes, totals.cores, strict=True)},
+            nodes={n: used / (w * node.cores) for (n, node), used in zip(nodes, totals.cores, strict=True)},
             downtime_s=totals.stopped,
         )
 
@@ -205,7 +233,7 @@ class Simulator:
                 share[i] = totals.arrived[i] / total if total > 0 else 1 / len(self.topology.sources)
             for _, child in children:
                 share[child] += share[i] / len(children)
-            if totals.done[i] <= 0:
+            if totals.busy[i] <= 0:
                 continue
             service = totals.busy[i] / totals.done[i]
             mean, spread = queueing.sojourn(k, min(totals.done[i] / up, _BUSIEST * k / service), service)

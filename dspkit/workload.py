@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +210,7 @@ class Trace(Workload):
         import pandas as pd
 
         path = Path(path)
-        readers: dict[str, Any] = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+        readers: dict[str, Any] = {".csv": partial(pd.read_csv, float_precision="round_trip"), ".parquet": pd.read_parquet}
         if path.suffix not in readers:
             raise WorkloadError(f"file {path.name!r}", expected=" or ".join(readers), fix="convert it first")
         try:

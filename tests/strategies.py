@@ -1,0 +1,89 @@
+"""What hypothesis draws: topologies, plants that fit them, runs."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from dspkit import History, Topology
+from dspkit.core import Decision, Deployment, Latency, Operator, OperatorMetrics, Snapshot, Step
+from dspkit.plant import Node, Plant, Service
+
+NAMES = st.text(min_size=1, max_size=6).filter(str.strip)
+RATES = st.floats(0, 1e9, allow_nan=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def topologies(draw: st.DrawFn, most: int = 7) -> Topology:
+    """A random acyclic graph; every operator has an edge unless it is alone."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=most, unique=True))
+    edges: dict[tuple[str, str], None] = {}
+    for i in range(1, len(names)):  # each has a parent, so that none is alone; more edges at will
+        for parent in draw(st.sets(st.integers(0, i - 1), min_size=1, max_size=3)):
+            edges[names[parent], names[i]] = None
+    return Topology(tuple(Operator(n, max_parallelism=draw(st.integers(1, 50))) for n in names), tuple(edges))
+
+
+@st.composite
+def deployments(draw: st.DrawFn, topology: Topology) -> Deployment:
+    return Deployment({o.name: draw(st.integers(1, o.max_parallelism)) for o in topology.operators})
+
+
+@st.composite
+def plants(draw: st.DrawFn, topology: Topology) -> Plant:
+    services = {
+        o.name: Service(
+            draw(st.floats(1e-4, 1e-1)),
+            selectivity={child: draw(st.floats(0, 3)) for child in topology.downstream(o.name)},
+            contention=draw(st.floats(0, 0.2)),
+            queue_records=draw(st.sampled_from([1.0, 10.0, 1000.0, float("inf")])),
+        )
+        for o in topology.operators
+    }
+    nodes = {f"n{i}": Node(draw(st.integers(1, 4))) for i in range(draw(st.integers(1, 3)))}
+    return Plant(services, nodes, pause_s=draw(st.sampled_from([0.0, 0.7, 10.0, 25.0])), noise=draw(st.floats(0, 0.3)))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Runs of any content, gaps included: what a recorder might have seen, not what a simulator would do."""
+    topology = draw(topologies(most=4))
+    history = History(topology, about=draw(st.dictionaries(st.text(max_size=5), JSON, max_size=2)))
+    for index in range(draw(st.integers(0, 4))):
+        decision = st.builds(Decision, deployments(topology), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+        history.append(Step(index, draw(snapshots(topology)), draw(st.none() | decision)))
+    return history
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, topology: Topology) -> Snapshot:
+    latency = st.none() | st.builds(Latency, RATES, RATES, RATES, RATES)
+    shares, nothing = st.floats(0, 1), st.none()
+    metrics = st.builds(
+        OperatorMetrics, RATES, RATES, RATES, nothing | RATES, shares, RATES, st.integers(1, 9), nothing | RATES
+    )
+    deployment = draw(deployments(topology))
+    places = [(n, i) for n, k in deployment.parallelism.items() for i in range(min(k, 2))]
+    return Snapshot(
+        t=draw(RATES),
+        window_s=draw(RATES),
+        deployment=Deployment(
+            deployment.parallelism,
+            draw(st.none() | st.integers(1, 9)),
+            draw(st.dictionaries(st.sampled_from(places), NAMES, max_size=3)),
+            draw(st.dictionaries(st.text(max_size=4), JSON, max_size=2)),
+        ),
+        operators={n: draw(metrics) for n in draw(st.sets(st.sampled_from(topology.order)))},
+        source_rates={n: draw(RATES) for n in topology.sources},
+        throughput=draw(RATES),
+        latency=draw(latency),
+        event_latency=draw(latency),
+        lag=draw(RATES),
+        edge_rates={edge: draw(RATES) for edge in topology.edges},
+        nodes=draw(st.dictionaries(NAMES, shares, max_size=2)),
+        downtime_s=draw(RATES),
+    )

@@ -1,0 +1,73 @@
+"""Measured values that cannot be, and what a snapshot says of itself."""
+
+import dataclasses
+import math
+
+import pytest
+
+from dspkit import Decision, Deployment, Latency, OperatorMetrics, Snapshot, Step
+from dspkit.errors import MetricError
+
+GOOD = OperatorMetrics(100, 90, 180, true_rate=50, utilisation=0.9, backlog=10, parallelism=2, cpu=1.8)
+
+
+@pytest.mark.parametrize("field", ["input_rate", "processing_rate", "output_rate", "true_rate", "backlog", "cpu"])
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf, "12"])
+def test_a_rate_that_cannot_be_is_refused_by_name(field, value):
+    with pytest.raises(MetricError, match=rf"OperatorMetrics\.{field} = .*expected a finite number >= 0"):
+        dataclasses.replace(GOOD, **{field: value})
+
+
+def test_what_was_not_measured_is_none_not_zero():
+    assert dataclasses.replace(GOOD, true_rate=None, cpu=None).true_rate is None
+    with pytest.raises(MetricError):
+        dataclasses.replace(GOOD, backlog=None)
+
+
+def test_utilisation_is_a_share():
+    with pytest.raises(MetricError, match=r"utilisation 1.2; expected a share 0\.\.1"):
+        dataclasses.replace(GOOD, utilisation=1.2)
+
+
+def _snapshot(**changed):
+    values = {
+        "t": 10.0, "window_s": 10.0, "deployment": Deployment({"a": 1, "b": 1}), "operators": {"a": GOOD},
+        "source_rates": {"a": 100.0}, "throughput": 90.0, "latency": None, "event_latency": None, "lag": 0.0,
+        "edge_rates": {("a", "b"): 180.0},
+    }  # fmt: skip
+    return Snapshot(**{**values, **changed})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"source_rates": {"a": -1}},
+        {"edge_rates": {("a", "b"): math.nan}},
+        {"nodes": {"n": -0.1}},
+        {"lag": math.nan},
+        {"throughput": -1},
+    ],
+)
+def test_a_snapshot_with_such_a_value_is_refused(changed):
+    with pytest.raises(MetricError, match=next(iter(changed))):
+        _snapshot(**changed)
+
+
+def test_latency_is_checked_too():
+    with pytest.raises(MetricError, match=r"Latency\.p99"):
+        Latency(1, 1, 1, -1)
+
+
+def test_selectivity_is_known_only_where_something_was_processed():
+    assert _snapshot().selectivity(("a", "b")) == 2.0
+    idle = dataclasses.replace(GOOD, processing_rate=0.0)
+    assert _snapshot(operators={"a": idle}).selectivity(("a", "b")) is None
+    assert _snapshot(operators={}).selectivity(("a", "b")) is None
+    assert _snapshot(edge_rates={}).selectivity(("a", "b")) is None
+
+
+def test_a_step_knows_whether_it_changed_anything():
+    snapshot = _snapshot()
+    assert not Step(0, snapshot, None).rescaled
+    assert not Step(0, snapshot, Decision(snapshot.deployment)).rescaled
+    assert Step(0, snapshot, Decision(snapshot.deployment.scaled({"b": 2}))).rescaled

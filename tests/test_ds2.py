@@ -1,0 +1,83 @@
+"""DS2's manager: activation, warm-up, silent meters, the boost."""
+
+import dataclasses
+
+import pytest
+
+from dspkit import Deployment, OperatorMetrics, Snapshot, Topology
+from dspkit.errors import KnobError
+from dspkit.policies.ds2 import DS2
+
+CHAIN = Topology.chain("src", "op", "end")
+
+
+def _snapshot(t, true_rate, parallelism=1, *, offered=100.0, taken=100.0):
+    idle = OperatorMetrics(taken, taken, taken, 1000, taken / 1000, 0, 1)
+    op = dataclasses.replace(idle, true_rate=true_rate, parallelism=parallelism)
+    return Snapshot(
+        t=t, window_s=10, deployment=Deployment({"src": 1, "op": parallelism, "end": 1}),
+        operators={"src": idle, "op": op, "end": idle}, source_rates={"src": offered}, throughput=taken, latency=None,
+        event_latency=None, lag=0, edge_rates={("src", "op"): taken, ("op", "end"): taken},
+    )  # fmt: skip
+
+
+def _play(policy, snapshots):
+    state, wanted = policy.init(CHAIN), []
+    for snapshot in snapshots:
+        state, decision = policy.step(state, snapshot)
+        wanted.append(decision.deployment.parallelism["op"])
+    return wanted
+
+
+def test_activation_waits_and_takes_the_median_or_the_largest():
+    rates = [50, 10, 34]  # recommendations 2, 10, 3
+    snapshots = [_snapshot(10 * i, rate) for i, rate in enumerate(rates)]
+    assert _play(DS2(activation=3), snapshots) == [1, 1, 3]
+    assert _play(DS2(activation=3, combine="max"), snapshots) == [1, 1, 10]
+    assert _play(DS2(), snapshots) == [2, 10, 3]
+
+
+def test_a_change_by_anyone_restarts_activation_and_warm_up():
+    policy = DS2(activation=2, warm_up=1)
+    snapshots = [_snapshot(0, 50), _snapshot(10, 50), _snapshot(20, 25, 2), _snapshot(30, 25, 2), _snapshot(40, 25, 2)]
+    assert _play(policy, snapshots) == [1, 2, 2, 2, 4]
+
+
+def test_a_silent_operator_and_those_below_it_stay_and_count_for_nothing():
+    snapshot = _snapshot(10, 50, 3)
+    mute = dataclasses.replace(snapshot, operators={"src": snapshot.operators["src"]})
+    assert _play(DS2(), [mute]) == [3]
+    policy, state = DS2(), DS2().init(CHAIN)
+    _, decision = policy.step(state, mute)
+    assert decision.why["no data"] == ("op", "end")
+    dead = dataclasses.replace(snapshot, operators={})
+    assert _play(DS2(activation=1), [dead, snapshot]) == [3, 2]
+
+
+def test_zero_load_scales_in_to_the_least():
+    idle = _snapshot(10, 50, 3, offered=0.0)
+    assert _play(DS2(), [idle]) == [1]
+
+
+def test_boost_multiplies_only_when_converged_and_short_of_the_target():
+    short = [_snapshot(10 * i, 50, 2, offered=100, taken=80) for i in range(2)]
+    assert _play(DS2(), short) == [2, 2]  # the paper's default: an infinite threshold
+    assert _play(DS2(boost_above=1.2), short) == [3, 3]  # 2 * 1.25 rounded up
+    assert _play(DS2(boost_above=1.3), short) == [2, 2]
+    growing = [_snapshot(0, 50, 1, offered=100, taken=50)]
+    assert _play(DS2(boost_above=1.2), growing) == [2]  # it scales up anyway: no boost on top
+
+
+def test_literal_ds2_leaves_sources_alone():
+    slow_source = _snapshot(10, 1000)
+    source = dataclasses.replace(slow_source.operators["src"], true_rate=30.0)
+    snapshot = dataclasses.replace(slow_source, operators={**slow_source.operators, "src": source})
+    for policy, expected in ((DS2(), 4), (DS2(scale_sources=False), 1)):
+        _, decision = policy.step(policy.init(CHAIN), snapshot)
+        assert decision.deployment.parallelism["src"] == expected
+
+
+@pytest.mark.parametrize("knobs", [{"activation": 0}, {"activation": 1.5}, {"combine": "mean"}, {"boost_above": 0.5}])
+def test_knobs_out_of_range_are_refused(knobs):
+    with pytest.raises(KnobError, match=f"DS2.{next(iter(knobs))}"):
+        DS2(**knobs)

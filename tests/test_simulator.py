@@ -1,0 +1,195 @@
+"""The fluid cluster against conservation, arithmetic and queueing theory."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import deployments, plants, topologies
+
+from dspkit import Deployment, Plant, Simulator, Topology, run, workload
+from dspkit.errors import KnobError, WorkloadError
+from dspkit.fluid import fair_share
+from dspkit.plant import Node, Service
+from dspkit.policies.static import Static
+
+CHAIN = Topology.chain("a", "b", "c")
+PLANT = Plant({"a": Service(1e-4), "b": Service(1e-3), "c": Service(2e-4)})
+
+
+def _static(plant, load, parallelism=None, steps=10, topology=CHAIN, **options):
+    deployment = Deployment(parallelism or topology.uniform())
+    return run(Static(), Simulator(topology, plant, load, deployment=deployment, **options), steps=steps)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_records_are_neither_lost_nor_made(data):
+    """In each window and for each operator: arrived = processed + growth of its queue; edges carry what was sent."""
+    topology = data.draw(topologies())
+    plant = data.draw(plants(topology))
+    load = workload.Square(0, data.draw(st.floats(0, 5000)), period_s=data.draw(st.floats(5, 60)))
+    backend = Simulator(topology, plant, load, window_s=5, tick_s=0.25, seed=data.draw(st.integers(0, 99)))
+    before, offered, ended = dict.fromkeys(topology.order, 0.0), 0.0, 0.0
+    for _ in range(6):
+        s = backend.observe()
+        offered, ended = offered + s.source_rate * s.window_s, ended + s.throughput * s.window_s
+        for name, m in s.operators.items():
+            grown = (m.input_rate - m.processing_rate) * s.window_s
+            assert m.backlog - before[name] == pytest.approx(grown, abs=1e-6 * (1 + m.input_rate))
+            inflow = sum(s.edge_rates[p, name] for p in topology.upstream(name))
+            assert m.input_rate == pytest.approx(inflow + s.source_rates.get(name, 0.0))
+            for child in topology.downstream(name):
+                sent = m.processing_rate * plant.services[name].toward(child)
+                assert s.edge_rates[name, child] == pytest.approx(sent)
+            room = plant.services[name].queue_records * m.parallelism
+            if topology.upstream(name) and s.deployment == Deployment(topology.uniform()):
+                assert m.backlog <= room * (1 + 1e-9)
+            before[name] = m.backlog
+        assert all(0 <= cpu <= 1 + 1e-9 for cpu in s.nodes.values())
+        cores = sum(node.cores * s.nodes[n] for n, node in plant.nodes.items())
+        assert sum(m.cpu for m in s.operators.values()) <= cores * (1 + 1e-6) + 1e-9
+        assert -1e-6 <= offered - ended  # a source record ends once, after it came
+        backend.deploy(data.draw(deployments(topology)))
+    if sum(before.values()) < 1e-9:
+        assert ended == pytest.approx(offered)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_throughput_is_the_least_of_load_and_bottleneck(parallelism):
+    for load in (500, 3000, 20_000):
+        history = _static(PLANT, workload.Constant(load), {"a": 9, "b": parallelism, "c": 9})
+        assert history[-1].snapshot.throughput == pytest.approx(min(load, 1000 * parallelism))
+
+
+def test_overload_waits_in_the_log_and_grows_by_the_difference():
+    history = _static(PLANT, workload.Constant(1500))
+    assert history.application.lag.diff().iloc[1:].tolist() == pytest.approx([5000] * 9)
+    inner = history.operators[history.operators.operator == "b"].backlog
+    assert inner.iloc[2:].tolist() == pytest.approx([1000] * 8)  # full, and never fuller
+
+
+def test_latency_at_a_full_queue_is_its_length_over_its_rate():
+    """Little: 1,000 records before b, which does 1,000/s; theory's own waiting (M/M/1 at 95 %) comes on top."""
+    last = _static(PLANT, workload.Constant(1500))[-1].snapshot
+    assert last.latency is not None
+    assert 1.0 < last.latency.mean < 1.0 + 0.001 / 0.05 + 0.002
+    assert last.event_latency.mean - last.latency.mean == pytest.approx(last.lag / 1000, rel=0.06)
+
+
+@pytest.mark.parametrize("utilisation", [0.2, 0.5, 0.9])
+def test_latency_of_a_steady_chain_is_that_of_a_jackson_network(utilisation):
+    """Each M/M/1 station holds a record 1 / (mu - lambda) on average."""
+    rate = 1000 * utilisation
+    last = _static(PLANT, workload.Constant(rate))[-1].snapshot
+    expected = sum(1 / (mu - rate) for mu in (1e4, 1e3, 5e3))
+    assert last.latency.mean == pytest.approx(expected, rel=1e-6)
+    assert last.latency.p50 < last.latency.mean < last.latency.p95 < last.latency.p99
+
+
+def test_latency_of_a_diamond_weighs_its_branches():
+    topology = Topology(("s", "l", "r", "j"), (("s", "l"), ("s", "r"), ("l", "j"), ("r", "j")))
+    services = {"s": Service(1e-4, selectivity=0.5), "l": Service(1e-3), "r": Service(5e-3), "j": Service(1e-3)}
+    last = _static(Plant(services), workload.Constant(200), topology=topology)[-1].snapshot
+    time = {n: 1 / (1 / s.seconds_per_record - rate) for (n, s), rate in zip(services.items(), (200, 100, 100, 200))}
+    assert last.latency.mean == pytest.approx(time["s"] + (time["l"] + time["r"]) / 2 + time["j"])
+
+
+@pytest.mark.parametrize("pause_s", [4.0, 10.0, 12.25])
+def test_a_rescale_stops_the_job_for_its_pause_and_loses_nothing(pause_s):
+    plant = Plant(PLANT.services, pause_s=pause_s)
+    backend = Simulator(CHAIN, plant, workload.Constant(400), window_s=5)
+    backend.observe()
+    backend.deploy(Deployment({"a": 1, "b": 2, "c": 1}))
+    seen = [backend.observe() for _ in range(8)]
+    assert sum(s.downtime_s for s in seen) == pytest.approx(pause_s)
+    assert sum(s.throughput * s.window_s for s in seen) == pytest.approx(400 * 40)  # it has caught up
+    assert seen[0].latency is None or pause_s < 5
+    twice = Simulator(CHAIN, plant, workload.Constant(400), window_s=5)
+    twice.deploy(twice.deployment)
+    assert twice.observe().downtime_s == 0  # nothing changed, nothing stops
+
+
+def test_lag_after_a_pause_is_load_times_pause():
+    plant = Plant(PLANT.services, pause_s=10)
+    backend = Simulator(CHAIN, plant, workload.Constant(400), window_s=10)
+    backend.deploy(Deployment({"a": 1, "b": 2, "c": 1}))
+    assert backend.observe().lag == pytest.approx(4000)
+
+
+@pytest.mark.parametrize("k", [1, 2, 8])
+def test_true_rate_follows_the_scalability_law_whatever_the_load(k):
+    plant = Plant({**PLANT.services, "b": Service(1e-3, contention=0.05, coherency=0.01)})
+    for load in (100, 100_000):
+        b = _static(plant, workload.Constant(load), {"a": 20, "b": k, "c": 20})[-1].snapshot.operators["b"]
+        assert b.true_rate == pytest.approx(1000 / (1 + 0.05 * (k - 1) + 0.01 * k * (k - 1)))
+
+
+def test_utilisation_and_cpu_are_rate_times_service_time():
+    m = _static(PLANT, workload.Constant(600), {"a": 1, "b": 2, "c": 1})[-1].snapshot.operators["b"]
+    assert m.utilisation == pytest.approx(0.3)
+    assert m.cpu == pytest.approx(0.6)
+
+
+def test_instances_share_too_few_cores():
+    """Four busy instances on one core do what one does; idle neighbours keep what they use."""
+    plant = Plant({"a": Service(1e-5), "b": Service(1e-3), "c": Service(1e-5)}, nodes={"only": Node(1)})
+    last = _static(plant, workload.Constant(10_000), {"a": 1, "b": 4, "c": 1})[-1].snapshot
+    assert last.nodes["only"] == pytest.approx(1)
+    assert last.throughput == pytest.approx(1 / (1e-3 + 2e-5))
+    assert last.operators["b"].true_rate < 260
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 9)), min_size=1, max_size=9), st.integers(1, 30))
+def test_fair_share_fills_the_cores_or_satisfies_all(demands, cores):
+    level = fair_share(demands, cores)
+    used = sum(n * min(d, level) for d, n in demands)
+    assert used == pytest.approx(min(cores, sum(n * d for d, n in demands)))
+
+
+def test_the_same_seed_is_the_same_run_bit_for_bit():
+    noisy = Plant(PLANT.services, noise=0.2)
+    load = workload.PoissonModulated(200, 1500, 50, 20, seed=4)
+    first, again, other = (_static(noisy, load, steps=30, seed=seed) for seed in (7, 7, 8))
+    assert first == again
+    assert first.application.throughput.tolist() != other.application.throughput.tolist()
+
+
+def test_noise_has_the_spread_it_says():
+    """300 windows of a saturated operator: the sample's coefficient of variation is within 5 s.e. of 0.2."""
+    noisy = Plant(PLANT.services, noise=0.2)
+    true = _static(noisy, workload.Constant(5000), steps=300).operators
+    seconds = 1 / true[true.operator == "b"].true_rate
+    assert seconds.std() / seconds.mean() == pytest.approx(0.2, abs=5 * 0.2 / math.sqrt(2 * 300) * 1.1)
+    assert seconds.mean() == pytest.approx(1e-3, rel=5 * 0.2 / math.sqrt(300))
+
+
+def test_sources_may_have_loads_of_their_own():
+    topology = Topology(("l", "r", "j"), (("l", "j"), ("r", "j")))
+    plant = Plant({n: Service(1e-4) for n in "lrj"})
+    loads = {"l": workload.Constant(10), "r": workload.Constant(30)}
+    assert Simulator(topology, plant, loads).observe().source_rates == {"l": pytest.approx(10), "r": pytest.approx(30)}
+    shared = Simulator(topology, plant, workload.Constant(40)).observe()
+    assert shared.source_rates == {"l": pytest.approx(20), "r": pytest.approx(20)}
+    with pytest.raises(WorkloadError, match="one for each of"):
+        Simulator(topology, plant, {"l": workload.Constant(1)})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Service(0), "seconds_per_record"),
+        (lambda: Service(-1e-3), "seconds_per_record"),
+        (lambda: Service(1e-3, selectivity=-1), "selectivity"),
+        (lambda: Service(1e-3, selectivity={"b": math.nan}), "selectivity"),
+        (lambda: Node(0), "cores"),
+        (lambda: Plant(PLANT.services, nodes={}), "no nodes"),
+        (lambda: Plant(PLANT.services, pause_s=-1), "pause_s"),
+        (lambda: Plant({"a": Service()}).check(CHAIN), "services for"),
+        (lambda: Plant({**PLANT.services, "a": Service(selectivity={"c": 1})}).check(CHAIN), "toward"),
+        (lambda: Simulator(CHAIN, PLANT, workload.Constant(), window_s=1, tick_s=2), "tick_s"),
+    ],
+)
+def test_a_plant_that_cannot_be_is_refused_before_anything_runs(make, message):
+    with pytest.raises(KnobError, match=message):
+        make()

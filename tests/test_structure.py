@@ -1,0 +1,107 @@
+"""What can run, and every way to say it wrong."""
+
+import copy
+import pickle
+
+import networkx as nx
+import pytest
+from hypothesis import given
+
+from dspkit import Deployment, DspkitError, Operator, Topology
+from dspkit.errors import DeploymentError, TopologyError
+from strategies import topologies
+
+CHAIN = Topology.chain("read", "count", "write", max_parallelism=8)
+
+
+@pytest.mark.parametrize(
+    ("operators", "edges", "came", "fix"),
+    [
+        (("a", "b", "c"), (("a", "b"), ("b", "c"), ("c", "b")), "cycle 'b' -> 'c' -> 'b'", "remove one"),
+        (("a", "b"), (("a", "a"), ("a", "b")), "cycle 'a' -> 'a'", "remove one"),
+        (("a", "b"), (("a", "b"), ("b", "x")), "unknown operator 'x'", "add Operator('x')"),
+        (("a", "b", "a"), (("a", "b"),), "operator 'a' twice", "drop or rename"),
+        (("a", "b"), (("a", "b"), ("a", "b")), "edge ('a', 'b') twice", "drop or rename"),
+        (("a", "b", "lone"), (("a", "b"),), "isolated operator 'lone'", "connect it"),
+        ((), (), "no operator", "Operator("),
+        (("a", " "), (("a", " "),), "operator name ' '", "name"),
+    ],
+)
+def test_a_graph_that_is_none_is_refused_with_a_reason(operators, edges, came, fix):
+    with pytest.raises(TopologyError) as error:
+        Topology(operators, edges)
+    assert came in str(error.value)
+    assert "expected" in str(error.value)
+    assert fix in error.value.fix
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 4), (5, 4), (1.5, 4), ("1", 4), (1, None)])
+def test_bounds_of_an_operator_are_whole_and_in_order(low, high):
+    with pytest.raises(TopologyError, match="min_parallelism"):
+        Operator("a", max_parallelism=high, min_parallelism=low)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "message"),
+    [
+        ({"read": 1, "count": 1}, "misses ['write']"),
+        ({"read": 1, "count": 1, "write": 1, "more": 1}, "adds ['more']"),
+        ({"read": 1, "count": 9, "write": 1}, "parallelism 9 for 'count'; expected 1 to 8"),
+    ],
+)
+def test_a_deployment_that_does_not_fit_is_refused(parallelism, message):
+    with pytest.raises(DeploymentError) as error:
+        CHAIN.check(Deployment(parallelism))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, 2.0, "3", None, True, float("nan")])
+def test_parallelism_is_a_whole_number_from_one_up(k):
+    with pytest.raises(DeploymentError, match="whole number from 1 up"):
+        Deployment({"read": k})
+
+
+def test_an_instance_that_does_not_run_has_no_place():
+    deployment = Deployment({"read": 1, "count": 2, "write": 1}, placement={("count", 2): "node"})
+    with pytest.raises(DeploymentError, match="instance 2 of 'count'"):
+        CHAIN.check(deployment)
+
+
+def test_clip_rounds_up_but_not_over_rounding_errors():
+    assert CHAIN.clip({"read": 0.0, "count": 3.0000000001, "write": 3.1}) == {"read": 1, "count": 3, "write": 4}
+    assert CHAIN.clip({"read": float("inf"), "count": 8.01}) == {"read": 8, "count": 8}
+
+
+def test_an_unknown_operator_is_named_with_those_known():
+    with pytest.raises(TopologyError, match=r"'typo'; expected one of 'read', 'count', 'write'"):
+        CHAIN.upstream("typo")
+
+
+@given(topologies())
+def test_order_sources_and_sinks_are_those_of_networkx(topology):
+    graph = nx.DiGraph(topology.edges)
+    graph.add_nodes_from(o.name for o in topology.operators)
+    place = {name: i for i, name in enumerate(topology.order)}
+    assert all(place[u] < place[v] for u, v in graph.edges)
+    assert set(topology.sources) == {n for n, degree in graph.in_degree() if degree == 0}
+    assert set(topology.sinks) == {n for n, degree in graph.out_degree() if degree == 0}
+    for name in topology.order:
+        assert set(topology.upstream(name)) == set(graph.predecessors(name))
+        assert set(topology.downstream(name)) == set(graph.successors(name))
+
+
+def test_what_runs_cannot_be_changed_and_survives_copies():
+    deployment = Deployment({"read": 1, "count": 2, "write": 1}, workers=2, settings={"a": [1, {"b": 2}]})
+    with pytest.raises(TypeError, match="frozen"):
+        deployment.parallelism["count"] = 5
+    for twin in (pickle.loads(pickle.dumps(deployment)), copy.deepcopy(deployment)):
+        assert twin == deployment
+        assert hash(twin) == hash(deployment)
+    assert deployment.scaled({"count": 5}).parallelism == {"read": 1, "count": 5, "write": 1}
+    assert deployment.instances == 4
+
+
+def test_errors_keep_their_parts_between_processes():
+    error = DspkitError("this", expected="that", fix="do so")
+    twin = pickle.loads(pickle.dumps(error))
+    assert (twin.came, twin.expected, twin.fix, str(twin)) == ("this", "that", "do so", str(error))
