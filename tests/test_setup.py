@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ensurepip
+import importlib.util
 import os
 import shutil
 import signal
@@ -257,6 +259,21 @@ def test_which_torch(
     output = capfd.readouterr().out
     assert ("WARNING" in output) == (taken == "1.0")
     assert ("pytorch.org" in output) == (taken == "1.0"), "the CPU index is asked only where pip knows no CPU build"
+
+
+def test_without_ensurepip_the_pip_of_this_python_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian keeps ensurepip in a package of its own, python3-venv."""
+    absent, find = {"ensurepip"}, importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else find(name))
+    bundled = Path(ensurepip.__file__).parent / "_bundled"
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{bundled.as_uri()} {os.environ['PIP_FIND_LINKS']}")
+    here = Environment(make_project(tmp_path / "tiny"))
+    here.ensure()
+    assert works(here)
+    absent.add("pip")
+    shutil.rmtree(here.venv)
+    with pytest.raises(SystemExit, match="apt-get install python3-venv"):
+        here.ensure()
 
 
 def test_torch_comes_from_where_the_user_says(shared: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
