@@ -60,3 +60,12 @@ class Client(NotebookClient):
     """An nbclient whose kernel is ours."""
 
     kernel_manager_class = Type(_KernelManager, klass=AsyncKernelManager)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C or a signal to end came while it ran; nbclient has then ended the kernel."""
+        return hasattr(self, "_async_cleanup_kernel_future")
+
+    async def _async_cleanup_kernel(self) -> None:
+        if self.km is not None:  # after a signal nbclient comes here twice, and trips over what it did itself
+            await super()._async_cleanup_kernel()

@@ -65,6 +65,8 @@ def execute(
             at, cell = _running(notebook)
             raise _error(path, at, own, cell, f"no end within {timeout_s:g} s") from error
         except (DeadKernelError, CellControlSignal, RuntimeError) as error:
+            if client.stopped:
+                raise KeyboardInterrupt from error
             at, cell = _running(notebook)
             raise _error(path, at, own, cell, f"the kernel's death ({error})") from error
     for at, cell, trouble in _hidden(notebook):

@@ -1,7 +1,10 @@
 """`python -m dspkit`: one line of what was done, or one line of what was wrong."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -69,6 +72,23 @@ def test_an_error_in_a_notebook_is_one_line_with_its_source(notebook, tmp_path, 
     assert "KeyError: 'key' in cell 2" in said
     assert "a = {} a['key']" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are of POSIX")
+def test_ctrl_c_ends_the_kernel_too(notebook, tmp_path):
+    source = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)"
+    command = [sys.executable, "-m", "dspkit", "report", notebook(source), "--out", str(tmp_path / "r.html")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        pid = tmp_path / "pid"
+        while not (pid.exists() and pid.read_text()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert (process.returncode, said) == (130, "dspkit: stopped\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_citations(capsys):

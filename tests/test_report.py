@@ -154,8 +154,8 @@ def test_a_figure_cannot_end_its_script(tmp_path, monkeypatch):
 
 
 def test_long_lists_of_numbers_are_packed_without_loss(tmp_path):
-    lists = {"whole": [float(i) for i in range(100)], "gap": [0.1 * i if i % 7 else None for i in range(100)]}
-    kept = {"text": ["a"] * 100, "short": [1.0] * 63, "mixed": [1, "a"] * 50, "none": [None] * 100}
+    lists = {"whole": [1234.0 + i for i in range(100)], "gap": [math.sqrt(i) if i % 7 else None for i in range(100)]}
+    kept = {"text": ["a"] * 100, "short": [1.0] * 63, "mixed": [1, "a"] * 50, "none": [None] * 100, "zeros": [0] * 100}
     spec = {"data": [{"y": values} for values in (lists | kept).values()]}
     page = write(tmp_path, Section("A", figure=spec))
     shown = [trace["y"] for trace in page.json["figure-1"]["data"]]
