@@ -79,7 +79,7 @@ def find_java(minimum: int) -> Java:
 def major_version(java: Path) -> int:
     """The major version this executable reports, or 0 when it does not run."""
     try:
-        probe = [java, "-XX:-UsePerfData", "-version"]  # the option: leave no file in /tmp
+        probe = [str(java), "-XX:-UsePerfData", "-version"]  # the option: leave no file in /tmp
         answer = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0
