@@ -176,7 +176,7 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{k} {_short(v)}" for k, v in value.items())
     if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        return f"{value:,.4g}" if abs(value) < 9999.5 else f"{value:,.0f}"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_short, value))
     return "unknown" if value is None else str(value)

@@ -69,7 +69,8 @@ def describe(policy: Policy, backend: Backend, **more: Any) -> dict[str, Any]:
     from . import __version__
 
     shown = call(policy) if is_dataclass(policy) else repr(policy)
-    return {"policy": shown, "backend": repr(backend), **more, "dspkit": __version__}
+    told = {"policy": shown, "backend": repr(backend), **more, "dspkit": __version__}
+    return told | ({"reference": policy.reference} if hasattr(policy, "reference") else {})
 
 
 def _known(snapshot: Snapshot, topology: Topology) -> None:

@@ -210,7 +210,10 @@ class Trace(Workload):
         import pandas as pd
 
         path = Path(path)
-        readers: dict[str, Any] = {".csv": partial(pd.read_csv, float_precision="round_trip"), ".parquet": pd.read_parquet}
+        readers: dict[str, Any] = {
+            ".csv": partial(pd.read_csv, float_precision="round_trip"),
+            ".parquet": pd.read_parquet,
+        }
         if path.suffix not in readers:
             raise WorkloadError(f"file {path.name!r}", expected=" or ".join(readers), fix="convert it first")
         try:

@@ -115,7 +115,8 @@ def test_importing_dspkit_and_its_types_loads_nothing_heavy():
 
 def test_a_run_and_its_policies_load_no_learning_library_and_no_spark():
     code = (
-        "import sys, dspkit; h = dspkit.run(dspkit.policies.get('ds2')(), dspkit.topologies.star().simulator(), steps=2);"
+        "import sys, dspkit; policy = dspkit.policies.get('ds2')();"
+        "h = dspkit.run(policy, dspkit.topologies.star().simulator(), steps=2);"
         "dspkit.plots.timeline(h).bundle; print(*sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from strategies import histories
 
 from dspkit import History, files, run, topologies
 from dspkit.errors import FileError
 from dspkit.history import changes, why_text
 from dspkit.policies.ds2 import DS2
+from strategies import histories
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +126,5 @@ def test_changes_and_why_in_words(history):
     before = history[0].snapshot.deployment
     assert changes(before, before) == ""
     assert changes(before, before.scaled({"bolt": 4})) == "bolt 1 → 4"
-    assert (
-        why_text({"true_rate": {"a": 1234.5678}, "n": [1, 2], "x": None}) == "true rate: a 1,235; n: 1, 2; x: unknown"
-    )
+    assert why_text({"true_rate": {"a": 1234.5678}, "n": [1, 2]}) == "true rate: a 1,235; n: 1, 2"
+    assert why_text({"rate": 9999.99, "x": None}) == "rate: 10,000; x: unknown"

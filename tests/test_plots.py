@@ -2,21 +2,25 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given, settings
 
-from dspkit import DspkitError, History, Operator, Simulator, Topology, plots, run, topologies, workload
+import dspkit
+from dspkit import DspkitError, History, Operator, Simulator, Topology, plots, run, workload
 from dspkit.plant import Plant, Service
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.static import Static
+from strategies import topologies
 
 EVIL = '<script>alert("x")</script>'
 
 
 @pytest.fixture(scope="module")
 def history():
-    return run(DS2(), topologies.word_count().simulator(), steps=60, settle=1)
+    return run(DS2(), dspkit.topologies.word_count().simulator(), steps=60, settle=1)
 
 
 def _traces(plot):
@@ -24,7 +28,7 @@ def _traces(plot):
 
 
 def _all(history):
-    app = topologies.word_count()
+    app = dspkit.topologies.word_count()
     return [
         plots.timeline(history, target_latency_s=0.2),
         plots.timeline(history[:1]),
@@ -77,7 +81,7 @@ def test_the_sentence_is_arithmetic_of_the_run(history):
 
 
 def test_long_runs_are_thinned_but_keep_their_ends():
-    long = run(Static(), topologies.word_count().simulator(window_s=1, tick_s=1), steps=2000)
+    long = run(Static(), dspkit.topologies.word_count().simulator(window_s=1, tick_s=1), steps=2000)
     trace = _traces(plots.timeline(long))["throughput"]
     assert len(trace["x"]) <= plots.MOST_POINTS + 1
     assert (trace["x"][0], trace["x"][-1]) == (1.0, 2000.0)
@@ -93,15 +97,20 @@ def test_the_graph_shows_rates_instances_and_the_busiest(history):
     assert f"{plots.si(snapshot.edge_rates['source', 'flat_map'])}/s" in texts
     busiest = max(snapshot.operators, key=lambda n: snapshot.operators[n].utilisation)
     assert f"is {busiest} at" in plot.summary
-    assert len({t["marker"]["symbol"] for t in plot.spec["data"]}) == 3
+    assert len({t["marker"]["symbol"] for t in plot.spec["data"] if "marker" in t}) == 3
 
 
-def test_positions_run_from_left_to_right_and_never_coincide():
-    for make in topologies.available().values():
-        topology = make().topology
-        place = plots.positions(topology)
-        assert len(set(place.values())) == len(topology.operators)
-        assert all(place[u][0] < place[v][0] for u, v in topology.edges)
+@given(topologies())
+@settings(max_examples=50)
+def test_operators_run_from_left_to_right_and_nothing_coincides(topology):
+    """Not even a long edge with an operator that it passes."""
+    place, bends = plots.positions(topology)
+    points = [*place.values(), *(point for points in bends.values() for point in points)]
+    assert len(set(points)) == len(points)
+    for u, v in topology.edges:
+        way = [place[u], *bends[u, v], place[v]]
+        assert all(b[0] - a[0] == 1 for a, b in pairwise(way))
+    assert plots.topology(topology).figure
 
 
 def test_names_from_data_are_escaped():
@@ -124,7 +133,7 @@ def test_silent_meters_leave_gaps_not_errors(history):
 
 def test_an_empty_history_is_refused():
     with pytest.raises(DspkitError, match="run a policy first"):
-        plots.timeline(History(topologies.star().topology))
+        plots.timeline(History(dspkit.topologies.star().topology))
 
 
 def test_a_notebook_gets_the_figure_and_the_sentence(history, monkeypatch):

@@ -13,7 +13,10 @@ from ..knobs import Knobs
 
 @dataclass(frozen=True)
 class Static(Knobs):
-    """Keep what runs, so that a person may steer; operators named in `parallelism` are held at that."""
+    """Keep what runs, so that a person may steer.
+
+    Operators named in `parallelism` are brought to that and held there.
+    """
 
     name: ClassVar[str] = "static"
     parallelism: Mapping[str, int] | None = None

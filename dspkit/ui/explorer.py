@@ -125,7 +125,7 @@ class Explorer:
         self._app = w.Dropdown(options=apps, description="application", style=WIDE, layout=ROOM)
         self._policy = w.Dropdown(options=names, description="policy", style=WIDE, layout=ROOM)
         self._scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of the application's own")
-        self._target = slider(0.001, 10.0, 0.18, "latency target, s", "the line that latency should stay below")
+        self._target = slider(0.01, 2.0, 0.18, "latency target, s", "the line that latency should stay below")
         self._settle = slider(0, 10, 0, "settle, windows", "windows after a change that the policy does not see")
         self._speed = slider(0, 30, speed, "speed, windows/s", "how fast simulated time runs; 0 is as fast as it goes")
         self._scale.observe(lambda change: self._set(scale=change["new"]), "value")

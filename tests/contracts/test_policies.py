@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import plants, topologies
 
 import dspkit
 from dspkit import Decision, Deployment, Policy, Simulator, Topology, mape, policies, workload
 from dspkit.knobs import call, knobs
 from dspkit.plant import Plant, Service
 from dspkit.policies import _template, wrappers
+from strategies import plants, topologies
 
 ALL = [
     *(policies.get(name)() for name in policies.available()),

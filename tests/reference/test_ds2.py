@@ -6,7 +6,7 @@ from dspkit import Deployment, OperatorMetrics, Snapshot, Topology
 from dspkit.policies.ds2 import DS2
 
 
-def _recommend(topology: Topology, rates: dict[str, tuple[float, float]], source_rate: float, policy: DS2 = DS2()):
+def _recommend(topology: Topology, rates: dict[str, tuple[float, float]], source_rate: float, policy: DS2):
     """Parallelism for operators with (true processing, true output) rates; sources pass on what they are offered."""
     busy = 0.5  # any share of time: DS2 must not depend on it
     operators = {
@@ -43,7 +43,7 @@ def test_the_authors_chains(source_rate, op1, op2, expected, scale_sources):
 
 def test_the_authors_two_sources():
     topology = Topology(("s1", "s2", "op1", "op2"), (("s1", "op1"), ("s2", "op1"), ("op1", "op2")))
-    assert _recommend(topology, {"op1": (50, 400), "op2": (100, 200)}, 100) == [4, 16]
+    assert _recommend(topology, {"op1": (50, 400), "op2": (100, 200)}, 100, DS2()) == [4, 16]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_chains_of_the_autrascale_card(rate, true_rates, expected):
     names = [f"op{i}" for i in range(len(true_rates))]
     topology = Topology.chain(*names)
     rates = {name: (v, v) for name, v in zip(names, true_rates, strict=True)}
-    assert _recommend(topology, rates, rate) == expected
+    assert _recommend(topology, rates, rate, DS2()) == expected
 
 
 def test_branch_and_join_of_the_autrascale_card():
     """Example A4: k' = (1, 5, 2, 8)."""
     topology = Topology(("s", "a", "b", "j"), (("s", "a"), ("s", "b"), ("a", "j"), ("b", "j")))
     rates = {"s": (1000, 1000), "a": (200, 100), "b": (500, 1000), "j": (300, 300)}
-    assert _recommend(topology, rates, 900) == [1, 5, 2, 8]
+    assert _recommend(topology, rates, 900, DS2()) == [1, 5, 2, 8]

@@ -1,0 +1,90 @@
+"""What all pictures share: plain plotly data with a sentence, colours, axes, short numbers.
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; lines differ in dash or marker as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Spec = dict[str, Any]
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST_POINTS = 600  # of a line: more than a screen can show only make the notebook heavy
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture as plotly's plain data, and the sentence that says what it shows; notebooks show both.
+
+    Live views send `spec` many times a second; making a plotly Figure of it, which checks every field, takes a
+    hundred times longer and waits until somebody asks for `figure`.
+    """
+
+    spec: Mapping[str, Any]
+    summary: str
+
+    @cached_property
+    def figure(self) -> go.Figure:
+        import plotly.graph_objects as go
+
+        return go.Figure(self.spec)
+
+    @property
+    def bundle(self) -> dict[str, Any]:
+        """The figure as one notebook output."""
+        config = {"displaylogo": False, "responsive": True}
+        return {PLOTLY_MIME: {**self.spec, "config": config}, "text/plain": self.summary}
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.bundle, raw=True)  # type: ignore[no-untyped-call]
+        said = {"text/html": f"<p><em>{escape(self.summary)}</em></p>", "text/plain": self.summary}
+        display(said, raw=True, metadata={"dspkit": "summary"})  # type: ignore[no-untyped-call]
+
+
+def plot(traces: list[Spec], layout: Spec, summary: str, *, height: int, title: str) -> Plot:
+    layout = {
+        **layout,
+        "height": height + (30 if title else 0),
+        "margin": {"l": 70, "r": 20, "t": 50 if title else 28, "b": 45},
+        "paper_bgcolor": "white",  # legible on dark pages too
+        "plot_bgcolor": "white",
+        "font": {"color": "#222222"},
+        "hovermode": "closest",
+        "meta": {"summary": summary},  # travels with the figure into notebooks and reports
+        "uirevision": "keep",  # a redraw does not undo the reader's zoom
+    }
+    if title:
+        layout["title"] = {"text": escape(title), "font": {"size": 15}}
+    return Plot({"data": traces, "layout": layout}, summary)
+
+
+def axis(title: str, **more: Any) -> Spec:
+    return {"title": {"text": title}, "gridcolor": "#E5E5E5", "zerolinecolor": "#BBBBBB", "automargin": True, **more}
+
+
+def numbers(values: Any) -> list[float | None]:
+    """Plain numbers; what is not a number becomes a gap, since JSON has no word for it."""
+    return [None if v != v else v for v in values.tolist()]
+
+
+def si(value: float) -> str:
+    """A number with at most three digits and a letter.
+
+    >>> [si(x) for x in (0, 0.1234, 999, 350e3, 7.0e6)]
+    ['0', '0.123', '999', '350 k', '7 M']
+    """
+    for limit, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= limit * 0.9995:
+            return f"{value / limit:.3g}{letter}"
+    return f"{value:.3g}"

@@ -1,0 +1,116 @@
+"""Notebook 00 as a person uses it: a real JupyterLab, a real kernel, a real browser."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "build" / "screenshots"
+# The Explorer's chart, the only one with four rows: its points so far.
+POINTS = """() => [...document.querySelectorAll('.js-plotly-plot')]
+    .filter(p => p.layout && p.layout.yaxis4).map(p => p.data[0].x.length)[0] || 0"""
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def _command():
+    """The README's own `make lab`, if these tests run in its environment."""
+    if Path(sys.prefix) == ROOT / ".venv":
+        return [sys.executable, str(ROOT / "dev.py"), "lab", "--no-browser"]
+    options = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
+    return [sys.executable, "-m", "jupyterlab", *options, "--LabApp.default_url=/lab/tree/notebooks/00_start.ipynb"]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """The address that `make lab` prints."""
+    home = tmp_path_factory.mktemp("lab")
+    env = {**os.environ, "DSPKIT_HOME": str(home)}
+    env |= {f"JUPYTER{part}_DIR": str(home / part) for part in ("LAB_SETTINGS", "LAB_WORKSPACES", "_CONFIG")}
+    server = subprocess.Popen(
+        _command(),
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    said = []
+    try:
+        for line in server.stdout:
+            said.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*token=\w+", line):
+                threading.Thread(target=server.stdout.read, daemon=True).start()  # a full pipe would stop it
+                yield found[0]
+                break
+        else:
+            pytest.fail("no address printed:\n" + "".join(said))
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+        server.stdout.close()
+
+
+def _button(page, text):
+    """By its text: the icon is part of a button's accessible name."""
+    return page.locator("button.jupyter-button", has_text=text)
+
+
+def test_notebook_00_in_the_lab(url, page, page_errors):
+    page.set_viewport_size({"width": 1500, "height": 1320})
+    assert "/lab/tree/notebooks/00_start.ipynb" in url
+    page.goto(url + "&reset")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+    idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
+    page.wait_for_function(idle, timeout=60_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    start = _button(page, "Start")
+    start.wait_for(timeout=60_000)
+
+    # Start: the chart appears and grows while the run goes on.
+    start.scroll_into_view_if_needed()
+    start.click()
+    page.wait_for_function(f"() => ({POINTS})() >= 3", timeout=30_000)
+    seen = page.evaluate(POINTS)
+    page.wait_for_function(f"seen => ({POINTS})() > seen", arg=seen, timeout=30_000)
+
+    # A slider moved by keyboard and another policy, while it runs.
+    page.get_by_label("policy", exact=True).select_option("static")
+    slider = page.locator(".widget-slider", has_text="flat_map").locator(".noUi-handle")
+    slider.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => /flat_map . 4/.test(document.body.textContent)", timeout=30_000)
+
+    _button(page, "Stop").click()
+    page.get_by_text("Stopped.").wait_for(timeout=30_000)
+    _button(page, "Export report").click()
+    written = page.get_by_text("Report written").locator("code")
+    written.wait_for(timeout=30_000)
+    report = Path(written.inner_text())
+    assert report.stat().st_size > 100_000
+
+    # A whole run for the picture in the README.
+    page.get_by_label("policy", exact=True).select_option("ds2")
+    _button(page, "Reset").click()
+    start.click()
+    page.get_by_text("Finished.").wait_for(timeout=60_000)
+    page.evaluate("() => document.querySelector('.jp-toast-button[title=No]')?.click()")
+    page.locator(".widget-dropdown", has_text="application").evaluate(
+        "e => e.closest('.jp-Cell').scrollIntoView({block: 'start'})"
+    )
+    page.wait_for_timeout(500)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "00_start.png")
+
+    assert page.locator(".dspkit-error").count() == 0
+    assert page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    assert [e for e in page_errors if not e.startswith("request")] == []
