@@ -169,11 +169,11 @@ class Simulator:
         done, _ = fluid.plan(self._graph, self._queue, arriving, able, self._room)
         cores = self._cores(done, slow)
         over = [used / (time_s * node.cores) for node, used in zip(self.plant.nodes.values(), cores, strict=True)]
-        most = able
-        for share, times in zip(self._shares, over, strict=True):
-            if times > 1:
-                most = [min(m, d / times) if s else m for s, d, m in zip(share, done, most, strict=True)]
-        return able, most
+        if max(over) <= 1:
+            return able, able
+        by_operator = zip(*self._shares, strict=True)
+        worst = [max(o for o, s in zip((1.0, *over), (1.0, *column), strict=True) if s) for column in by_operator]
+        return able, [d / w for d, w in zip(done, worst, strict=True)]
 
     def _cores(self, done: list[float], slow: list[float]) -> list[float]:
         """Core-seconds that this work takes on each node: an operator's work goes where it has its cores."""

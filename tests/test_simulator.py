@@ -43,8 +43,8 @@ def test_records_are_neither_lost_nor_made(data):
                 sent = m.processing_rate * plant.services[name].toward(child)
                 assert s.edge_rates[name, child] == pytest.approx(sent)
             room = plant.services[name].queue_records * m.parallelism
-            if topology.upstream(name) and s.deployment == Deployment(topology.uniform()):
-                assert m.backlog <= room * (1 + 1e-9)
+            if topology.upstream(name):  # a queue left over full by a scale-in only shrinks
+                assert m.backlog <= max(room, before[name]) * (1 + 1e-9)
             before[name] = m.backlog
         assert all(0 <= cpu <= 1 + 1e-9 for cpu in s.nodes.values())
         cores = sum(node.cores * s.nodes[n] for n, node in plant.nodes.items())

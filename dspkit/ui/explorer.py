@@ -237,7 +237,8 @@ class Explorer:
                 if self._speed.value:
                     stop.wait(1 / self._speed.value)
         self._draw(history)
-        self._status.value = f"{'Stopped' if stop.is_set() else 'Finished'}. {escape(plots.tell(history))}"
+        said = plots.tell(history, self.settings.target_latency_s)
+        self._status.value = f"{'Stopped' if stop.is_set() else 'Finished'}. {escape(said)}"
 
     def _steps(self, settings: Settings, backend: Backend) -> Any:
         return mape(settings.policy, backend, steps=None, settle=settings.settle, seed=settings.seed)
@@ -258,7 +259,7 @@ class Explorer:
         self._status.value = f"t = {last.t:g} s; {plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
         acted = history.decisions
         rows = "".join(
-            f"<li>t = {d.t:g} s: <b>{escape(str(d.changes))}</b> because {escape(str(d.why))}</li>"
+            f"<li style='line-height:1.4'>t = {d.t:g} s: <b>{escape(str(d.changes))}</b> because {escape(str(d.why))}</li>"
             for d in acted[acted.rescaled].tail(5).itertuples()
         )
         self._why.value = f"<b>Last decisions</b><ul>{rows or '<li>none yet</li>'}</ul>"
