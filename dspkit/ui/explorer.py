@@ -259,10 +259,10 @@ class Explorer:
         self._status.value = f"t = {last.t:g} s; {plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
         acted = history.decisions
         rows = "".join(
-            f"<li style='line-height:1.4'>t = {d.t:g} s: <b>{escape(str(d.changes))}</b> because {escape(str(d.why))}</li>"
+            f"<li>t = {d.t:g} s: <b>{escape(str(d.changes))}</b> because {escape(str(d.why))}</li>"
             for d in acted[acted.rescaled].tail(5).itertuples()
         )
-        self._why.value = f"<b>Last decisions</b><ul>{rows or '<li>none yet</li>'}</ul>"
+        self._why.value = f"<b>Last decisions</b><ul style='line-height:1.4'>{rows or '<li>none yet</li>'}</ul>"
 
     def _draw_settings(self) -> None:
         duration = self.settings.windows * 10.0
