@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ensurepip
 import importlib.util
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from environment import Environment
-from tiny import make_project, make_wheel, wait_for, works
+from tiny import make_project, make_wheel, pack_pip, wait_for, works
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -265,8 +264,8 @@ def test_without_ensurepip_the_pip_of_this_python_helps(tmp_path: Path, monkeypa
     """Debian keeps ensurepip in a package of its own, python3-venv."""
     absent, find = {"ensurepip"}, importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else find(name))
-    bundled = Path(ensurepip.__file__).parent / "_bundled"
-    monkeypatch.setenv("PIP_FIND_LINKS", f"{bundled.as_uri()} {os.environ['PIP_FIND_LINKS']}")
+    pack_pip(tmp_path)
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path.as_uri()} {os.environ['PIP_FIND_LINKS']}")
     here = Environment(make_project(tmp_path / "tiny"))
     here.ensure()
     assert works(here)

@@ -6,6 +6,7 @@ import subprocess
 import time
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 from environment import Environment
@@ -55,6 +56,17 @@ def make_wheel(folder: Path, name: str, version: str) -> None:
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         for path, text in {**files, f"{info}/RECORD": record}.items():
             wheel.writestr(path, text)
+
+
+def pack_pip(folder: Path) -> None:
+    """This Python's own pip as a wheel again: not every system keeps the one that ensurepip brings."""
+    pip = metadata.distribution("pip")
+    kept = [f for f in pip.files or [] if not str(f).startswith("..") and f.suffix != ".pyc" and f.locate().exists()]
+    with zipfile.ZipFile(folder / f"pip-{pip.version}-py3-none-any.whl", "w") as wheel:
+        for file in kept:
+            if file.name not in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json"):
+                wheel.write(file.locate(), str(file))
+        wheel.writestr(f"pip-{pip.version}.dist-info/RECORD", "".join(f"{file},,\n" for file in kept))
 
 
 def make_project(root: Path, constraints: str = "small==1.0\nother==1.0\n") -> Path:
