@@ -99,13 +99,14 @@ class Environment:
     def variables(self) -> dict[str, str]:
         """The user's variables, with every place our tools would write to moved below .cache/."""
         cache = self.root / ".cache"
-        env = {"PIP_CACHE_DIR": str(cache / "pip"), "OMP_NUM_THREADS": "1", **os.environ}  # these two: yours go first
+        ours = {"PIP_CACHE_DIR": str(cache / "pip"), "OMP_NUM_THREADS": "1", "DSPKIT_HOME": str(self.root)}
+        env = {**ours, **os.environ}  # for these, what you have set goes first
         env.update({name: str(cache / name.lower()) for name in MOVED.split()})
         temp = cache / "tmp"
         if len(str(temp)) <= 55:  # sockets are made in here, and the path of a socket ends at 108 characters
             temp.mkdir(parents=True, exist_ok=True)
             env.update(TMPDIR=str(temp), SPARK_LOCAL_DIRS=str(temp))
-        env.update(DSPKIT_HOME=str(self.root), VIRTUAL_ENV=str(self.venv), SPARK_LOCAL_IP="127.0.0.1")
+        env.update(VIRTUAL_ENV=str(self.venv), SPARK_LOCAL_IP="127.0.0.1")
         env.update(PYSPARK_PYTHON=str(self.python), PYSPARK_DRIVER_PYTHON=str(self.python))
         env["PATH"] = f"{self.python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
         return env

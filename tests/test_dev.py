@@ -21,17 +21,19 @@ from tiny import make_project, wait_for
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run_as(code: str) -> int:
+def run_as(code: str, **variables: str) -> int:
     """The exit code of a process that turns into this Python command."""
+    env = {name: value for name, value in os.environ.items() if name != "DSPKIT_HOME"} | variables
     start = "import dev, sys; here = dev.Environment(dev.ROOT); here.python = dev.Path(sys.executable); "
     start += f"dev.become(here, '-c', {code!r})"
-    return subprocess.run([sys.executable, "-c", start], cwd=ROOT, check=False).returncode
+    return subprocess.run([sys.executable, "-c", start], cwd=ROOT, env=env, check=False).returncode
 
 
 def test_exit_codes_and_signals_pass_through() -> None:
     assert run_as("raise SystemExit(5)") == 5
     assert run_as("import os; os.kill(os.getpid(), 15)") == -15
     assert run_as("import os, sys; sys.exit(os.environ['DSPKIT_HOME'] != os.getcwd())") == 0
+    assert run_as("import os, sys; sys.exit(os.environ['DSPKIT_HOME'] != '/mine')", DSPKIT_HOME="/mine") == 0
 
 
 def test_clean_keeps_what_is_yours(tmp_path: Path) -> None:
