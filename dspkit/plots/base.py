@@ -25,8 +25,8 @@ PLOTLY_MIME = "application/vnd.plotly.v1+json"
 class Plot:
     """A picture as plotly's plain data, and the sentence that says what it shows; notebooks show both.
 
-    Live views send `spec` many times a second; making a plotly Figure of it, which checks every field, takes a
-    hundred times longer and waits until somebody asks for `figure`.
+    Live views send `spec` several times a second; a plotly Figure, which checks every field, is made when somebody
+    asks for `figure`.
     """
 
     spec: Mapping[str, Any]
