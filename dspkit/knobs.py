@@ -20,12 +20,14 @@ def knob(
     choices: tuple[Any, ...] = (),
     unit: str = "",
     source: str = "",
+    infinite: bool = False,
 ) -> Any:
     """A dataclass field with its range, unit, one sentence of help, and where its default comes from.
 
-    `low` and `high` bound what is accepted; an infinite `high` is allowed, and then no slider is drawn.
+    `low` and `high` bound what is accepted. An infinite end means "as far as you like", and no slider is drawn;
+    infinity itself is accepted only with `infinite`. Two whole bounds make a knob of whole numbers.
     """
-    meta = dict(help=help, low=low, high=high, choices=choices, unit=unit, source=source)
+    meta = dict(help=help, low=low, high=high, choices=choices, unit=unit, source=source, infinite=infinite)
     return dataclasses.field(default=default, metadata={"knob": meta})
 
 
@@ -41,6 +43,7 @@ class Knob:
     choices: tuple[Any, ...]
     unit: str
     source: str
+    infinite: bool
 
 
 class Knobs:

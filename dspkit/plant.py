@@ -28,8 +28,9 @@ class Service(Knobs):
     contention: float = knob(0.0, "$\\sigma$: share of the work that instances queue for", low=0.0, high=1.0)
     coherency: float = knob(0.0, "$\\kappa$: cost of keeping instances in step", low=0.0, high=1.0)
     queue_records: float = knob(
-        1000.0, "room in front of one instance; full, it holds back who feeds it", low=1.0, high=math.inf
+        1000.0, "room in front of one instance; full, it holds back who feeds it", low=1.0, high=math.inf, infinite=True
     )
+    results: float = knob(1.0, "records a sink hands out for each record processed", low=0.0, high=math.inf)
 
     def __post_init__(self) -> None:
         super().__post_init__()
