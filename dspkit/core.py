@@ -8,11 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
 from .errors import MetricError
 from .frozen import FrozenMap, plain
 from .structure import Deployment, Edge, Operator, Topology
+
+LAWS = ("pipeline", "sequential")
+_ROUNDING = 1e-6  # meters that divide may end up a little above a whole share
 
 __all__ = [
     "Backend", "Decision", "Deployment", "Edge", "Latency", "Operator", "OperatorMetrics", "Policy", "Snapshot",
@@ -22,7 +26,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class OperatorMetrics:
-    """What one operator did during a window; rates in records/s, summed over its instances."""
+    """What one operator did during a window; rates in records/s, summed over its instances.
+
+    What was not measured is None. Shares of the time are of the whole window, downtime included.
+    """
 
     input_rate: float  # arriving at its queue
     processing_rate: float  # taken from the queue and finished
@@ -32,12 +39,22 @@ class OperatorMetrics:
     backlog: float  # records waiting; for a source those in its log
     parallelism: int
     cpu: float | None = None  # cores in use, over all instances
+    blocked: float | None = None  # share of its time that an instance was held back by what it feeds, 0..1
+    dropped: float = 0.0  # records/s refused or lost
 
     def __post_init__(self) -> None:
-        unknown = [n for n in ("true_rate", "cpu") if getattr(self, n) is None]
+        unknown = [n for n in ("true_rate", "cpu", "blocked") if getattr(self, n) is None]
         _check_numbers(self, *(f.name for f in fields(self) if f.name not in unknown))
-        if self.utilisation > 1:
-            raise MetricError(f"utilisation {self.utilisation}", expected="a share 0..1", fix="divide by the window")
+        if not isinstance(self.parallelism, Integral) or self.parallelism < 1:
+            raise MetricError(
+                f"parallelism {self.parallelism!r}", expected="a whole number from 1 up", fix="count the instances"
+            )
+        for name in ("utilisation", "blocked"):
+            share = getattr(self, name)
+            if share is not None and share > 1:
+                if share > 1 + _ROUNDING:
+                    raise MetricError(f"{name} {share}", expected="a share 0..1", fix="divide by the window")
+                object.__setattr__(self, name, 1.0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,11 @@ class Latency:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a backend saw during the window of `window_s` seconds that ended at `t`."""
+    """What a backend saw during the window of `window_s` seconds that ended at `t`.
+
+    `law` says how operators share the job's capacity: in a "pipeline" they work at the same time and the slowest
+    limits all; in "sequential" stages of a micro-batch they take turns, and their times add up.
+    """
 
     t: float
     window_s: float
@@ -69,11 +90,20 @@ class Snapshot:
     edge_rates: Mapping[Edge, float]
     nodes: Mapping[str, float] = field(default_factory=FrozenMap)  # share of each node's cores in use
     downtime_s: float = 0.0  # part of the window in which the job stood still
+    law: str = "pipeline"
 
     def __post_init__(self) -> None:
         for name in ("operators", "source_rates", "edge_rates", "nodes"):
             object.__setattr__(self, name, FrozenMap(getattr(self, name)))
         _check_numbers(self, "t", "window_s", "throughput", "lag", "downtime_s")
+        if not (self.window_s > 0 and self.downtime_s <= self.window_s * (1 + _ROUNDING)):
+            raise MetricError(
+                f"window_s={self.window_s}, downtime_s={self.downtime_s}",
+                expected="0 <= downtime_s <= window_s, and window_s > 0",
+                fix="report each window by itself",
+            )
+        if self.law not in LAWS:
+            raise MetricError(f"law {self.law!r}", expected=f"one of {', '.join(LAWS)}", fix="see Snapshot")
         for name in ("source_rates", "edge_rates", "nodes"):
             for key, value in getattr(self, name).items():
                 _check_value(f"{name}[{key!r}]", value)
@@ -82,6 +112,11 @@ class Snapshot:
     def source_rate(self) -> float:
         """Records/s offered to all sources together."""
         return sum(self.source_rates.values())
+
+    @property
+    def dropped(self) -> float:
+        """Records/s that the operators refused or lost."""
+        return sum(m.dropped for m in self.operators.values())
 
     def selectivity(self, edge: Edge) -> float | None:
         """Records sent along `edge` for each record its start processed; None if it processed none."""
@@ -109,12 +144,9 @@ class Step:
     index: int
     snapshot: Snapshot
     decision: Decision | None
+    rescaled: bool = False  # whether the decision was deployed and changed what runs
+    settling: int = 0  # windows after this one that are observed and not decided on
     state: Any = field(default=None, repr=False, compare=False)  # the policy's, to resume from; not saved
-
-    @property
-    def rescaled(self) -> bool:
-        """Whether this step changed what runs."""
-        return self.decision is not None and self.decision.deployment != self.snapshot.deployment
 
 
 @runtime_checkable
@@ -138,7 +170,15 @@ class Backend(Protocol):
         """The Deployment fields that deploy() can really change here."""
         ...
 
-    def observe(self) -> Snapshot: ...
+    @property
+    def deployment(self) -> Deployment:
+        """What runs, or will from the next window on."""
+        ...
+
+    def observe(self) -> Snapshot | None:
+        """The next window; None when there is none, as at the end of a recording."""
+        ...
+
     def deploy(self, deployment: Deployment) -> None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Any: ...

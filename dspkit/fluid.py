@@ -5,10 +5,11 @@ Plain lists and loops over operators in topological order, so that a compiler ca
     | here | meaning |
     |---|---|
     | queue[i] | records waiting for operator i; a source's queue is its log |
+    | room[i] | records that this queue holds |
     | mass[i] | source records that these stem from; a record's mass is shared equally by the branches it takes |
     | able[i] | records that i could process in this tick |
-    | want, can, done | what it would process with room downstream; with the room there is; what it did |
-| limit[i] | records that the room downstream lets i send on |
+    | done[i], wish[i] | what it does process; what more it would, were there room downstream |
+    | limit[i] | how much more the room downstream lets it process |
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import math
 from dataclasses import dataclass
 
 Vector = list[float]
+_FILLINGS, _SETTLED = 20, 1e-3  # of room, and the share of its ability that nobody gains any more
 
 
 @dataclass
@@ -41,36 +43,54 @@ class Tick:
 def plan(graph: Graph, queue: Vector, offered: Vector, able: Vector, room: Vector) -> tuple[Vector, Vector]:
     """Records each operator will process in this tick, and those it would if it alone were infinitely fast.
 
-    The first is what happens; the second is what an operator has to ask cores for.
+    The first is what happens; the second is what an operator has to ask cores for. Operators that feed the same
+    queue share its room as they wish for it. What one cannot use after all, because another of its receivers is full,
+    goes to the others in the next filling, until nothing moves any more.
     """
-    n = len(queue)
-    want = [0.0] * n
-    for i in range(n):
-        inflow = sum(graph.selectivity[edge] * want[parent] for edge, parent in graph.parents[i])
-        want[i] = min(able[i], queue[i] + offered[i] + inflow)
+    n, sel = len(queue), graph.selectivity
+    done, ask = [0.0] * n, [0.0] * n
+    for _ in range(_FILLINGS):
+        came = [sum(sel[e] * done[p] for e, p in graph.parents[i]) for i in range(n)]
+        free = [room[i] - queue[i] - came[i] + done[i] for i in range(n)]
+        wish, held = [0.0] * n, False
+        for i in range(n):
+            inflow = sum(sel[e] * (done[p] + wish[p]) for e, p in graph.parents[i])
+            wish[i] = max(0.0, min(able[i], queue[i] + offered[i] + inflow) - done[i])
+        for i in reversed(range(n)):  # nobody wishes for more than would fit if nobody else sent anything
+            fits = [max(0.0, free[c] + wish[c]) / sel[e] for e, c in graph.children[i] if sel[e] > 0]
+            held = held or min(fits, default=math.inf) < wish[i]
+            wish[i] = min([wish[i], *fits])
+        limit, cut = _limits(graph, wish, free)
+        grown = 0.0
+        for i in range(n):
+            there = queue[i] + offered[i] + sum(sel[e] * done[p] for e, p in graph.parents[i])
+            before, done[i] = done[i], max(done[i], min(done[i] + min(wish[i], limit[i]), there))
+            ask[i] = min(there, before + limit[i])
+            if able[i] > 0:
+                grown = max(grown, (done[i] - before) / able[i])
+        if not (held or cut) or grown < _SETTLED:
+            break
+    return done, ask
 
-    # From the sinks up: nobody may send more than fits behind what the receiver can take away.
-    limit = [math.inf] * n
-    can = want[:]
-    for i in reversed(range(n)):
+
+def _limits(graph: Graph, wish: Vector, free: Vector) -> tuple[Vector, bool]:
+    """What each operator may send on, in records it processes, and whether that is less than anyone wishes.
+
+    From the sinks up: a queue takes what fits behind what its own operator will take away.
+    """
+    limit, more, cut = [math.inf] * len(wish), wish[:], False
+    for i in reversed(range(len(wish))):
         for edge, child in graph.children[i]:
             if graph.selectivity[edge] > 0:
-                inflow = sum(graph.selectivity[e] * want[p] for e, p in graph.parents[child])
-                space = max(0.0, room[child] - queue[child] + can[child])
-                if inflow > space:  # those who feed the same operator share its space as they want it
-                    most = want[i] * (space / inflow)
+                wished = sum(graph.selectivity[e] * wish[p] for e, p in graph.parents[child])
+                space = max(0.0, free[child] + more[child])
+                if wished > space:
+                    part, cut = wish[i] * (space / wished), True
                 else:
-                    most = want[i] + (space - inflow) / graph.selectivity[edge]
-                limit[i] = min(limit[i], most)
-        can[i] = min(can[i], limit[i])
-
-    done, ask = [0.0] * n, [0.0] * n
-    for i in range(n):
-        there = queue[i] + offered[i]
-        there += sum(graph.selectivity[edge] * done[parent] for edge, parent in graph.parents[i])
-        done[i] = min(can[i], there)
-        ask[i] = min(there, limit[i])
-    return done, ask
+                    part = wish[i] + (space - wished) / graph.selectivity[edge]
+                limit[i] = min(limit[i], part)
+        more[i] = min(more[i], limit[i])
+    return limit, cut
 
 
 def tick(graph: Graph, queue: Vector, mass: Vector, offered: Vector, able: Vector, room: Vector) -> Tick:

@@ -15,16 +15,29 @@ from .frozen import FrozenMap, plain
 if TYPE_CHECKING:  # pandas takes longer to import than the whole rest of dspkit
     import pandas as pd
 
+THEN = ", then "  # between the policies of a run in which a person changed them
 _METRICS = [f.name for f in fields(OperatorMetrics)]
 
 
 class History(Sequence[Step]):
     """The steps of one run, with the topology they ran on and `about`: policy, backend, seed, ..."""
 
-    def __init__(self, topology: Topology, steps: Iterable[Step] = (), about: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        topology: Topology,
+        steps: Iterable[Step] = (),
+        about: Mapping[str, Any] | None = None,
+        notes: Iterable[tuple[float, str]] = (),
+    ):
+        """`notes` say what was done by hand, and when: (t in seconds, words)."""
         self.topology = topology
         self.steps = list(steps)
-        self.about: FrozenMap[str, Any] = plain(about or {})
+        self.notes = [(float(t), str(what)) for t, what in notes]
+        self.tell(about or {})
+
+    def tell(self, about: Mapping[str, Any]) -> None:
+        """Replace what is told of the run."""
+        self.about: FrozenMap[str, Any] = plain(about)
 
     def append(self, step: Step) -> None:
         self.steps.append(step)
@@ -38,13 +51,14 @@ class History(Sequence[Step]):
     def __getitem__(self, index: slice) -> History: ...
     def __getitem__(self, index: int | slice) -> Step | History:
         if isinstance(index, slice):
-            return History(self.topology, self.steps[index], self.about)
+            return History(self.topology, self.steps[index], self.about, self.notes)
         return self.steps[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, History):
             return NotImplemented
-        return (self.topology, self.steps, self.about) == (other.topology, other.steps, other.about)
+        mine, others = ((h.topology, h.steps, h.about, h.notes) for h in (self, other))
+        return mine == others
 
     __hash__ = None  # type: ignore[assignment]  # it grows
 
@@ -132,6 +146,8 @@ class History(Sequence[Step]):
         facts.append(("operators", ", ".join(self.topology.order)))
         if self.steps:
             frame, last = self.application, self.steps[-1].snapshot
+            if self.notes:
+                facts.append(("done by hand", "; ".join(f"t = {t:g} s: {what}" for t, what in self.notes)))
             facts += [
                 ("windows", f"{len(self)} of {last.window_s:g} s, up to t = {last.t:g} s"),
                 ("rescalings", f"{int(frame.rescaled.sum())}, standing still {frame.downtime_s.sum():g} s"),

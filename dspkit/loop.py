@@ -6,60 +6,100 @@ observe -> Snapshot -> step -> Decision -> deploy -> Step
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
+from itertools import count
 from typing import Any
 
-from .core import Backend, Policy, Snapshot, Step, Topology
+from .core import Backend, Decision, Policy, Snapshot, Step, Topology
 from .errors import KnobError, MetricError
 from .history import History, changes, why_text
 from .knobs import call
 
 log = logging.getLogger("dspkit")
-_START = object()
 
 
 def mape(
-    policy: Policy, backend: Backend, *, steps: int | None, settle: int = 0, seed: int = 0, state: Any = _START
+    policy: Policy,
+    backend: Backend,
+    *,
+    steps: int | None = None,
+    settle: int = 0,
+    seed: int = 0,
+    after: Step | None = None,
+    act: bool = True,
 ) -> Iterator[Step]:
-    """Yield one Step a window, `steps` times or, with None, for ever.
+    """Yield one Step a window: `steps` of them, or until the backend has no more.
 
-    `settle` windows after each change are observed and not decided on: the papers' "policy running time". Pass the
-    `state` of an earlier Step to go on from there. The backend is the caller's to close.
+    `settle` windows after each change, whoever made it, are observed and not decided on: the papers' "policy running
+    time". `after` goes on from an earlier step: its index, its state, and what it still had to settle. With
+    `act=False`, or on a backend that can change nothing, decisions are recorded and not deployed. The backend is the
+    caller's to close.
     """
     if settle < 0 or (steps is not None and steps < 0):
-        raise KnobError(f"steps={steps}, settle={settle}", expected="counts >= 0", fix="pass None for endless steps")
-    topology = backend.topology
-    state = policy.init(topology, seed) if state is _START else state
-    waiting, index = 0, 0
-    while steps is None or index < steps:
+        raise KnobError(f"steps={steps}, settle={settle}", expected="counts >= 0", fix="leave steps out for no end")
+    known = after.state if after else None
+    state = policy.init(backend.topology, seed) if known is None else known
+    return _mape(policy, backend, steps, settle, after, act and bool(backend.knobs), state)
+
+
+def _mape(
+    policy: Policy, backend: Backend, steps: int | None, settle: int, after: Step | None, act: bool, state: Any
+) -> Iterator[Step]:
+    first = after.index + 1 if after else 0
+    waiting = min(after.settling, settle) if after else 0
+    expected = None
+    for index in count(first) if steps is None else range(first, first + steps):
         snapshot = backend.observe()
-        _known(snapshot, topology)
-        decision = None
+        if snapshot is None:
+            return
+        _known(snapshot, backend.topology)
+        if expected not in (None, snapshot.deployment):
+            waiting = settle  # somebody else changed it
+        decision, rescaled = None, False
         if waiting:
             waiting -= 1
         else:
             state, decision = policy.step(state, snapshot)
-            topology.check(decision.deployment)
-        step = Step(index, snapshot, decision, state)
-        if decision is not None and step.rescaled:
-            backend.deploy(decision.deployment)
-            waiting = settle
-            log.info(
-                "t=%g %s: %s (%s)",
-                snapshot.t,
-                policy.name,
-                changes(snapshot.deployment, decision.deployment),
-                why_text(decision.why),
-            )
-        yield step
-        index += 1
+            rescaled = act and _deploy(policy, backend, snapshot, decision)
+        waiting = settle if rescaled else waiting
+        expected = decision.deployment if rescaled and decision else snapshot.deployment
+        yield Step(index, snapshot, decision, rescaled, waiting, state)
 
 
-def run(policy: Policy, backend: Backend, *, steps: int, settle: int = 0, seed: int = 0) -> History:
-    """All the steps of `mape` as a History; the backend stays open."""
-    history = History(backend.topology, about=describe(policy, backend, settle=settle, seed=seed))
-    for step in mape(policy, backend, steps=steps, settle=settle, seed=seed):
+def _deploy(policy: Policy, backend: Backend, snapshot: Snapshot, decision: Decision) -> bool:
+    """Carry a decision out; whether it changed anything."""
+    before, after = snapshot.deployment, decision.deployment
+    backend.topology.check(after)
+    if after == before:
+        return False
+    said = f"t={snapshot.t:g} {policy.name}: {changes(before, after)} ({why_text(decision.why)})"
+    try:
+        backend.deploy(after)
+    except Exception as error:
+        error.add_note(f"while deploying {said}")
+        raise
+    log.info(said)
+    return True
+
+
+def run(
+    policy: Policy,
+    backend: Backend,
+    *,
+    steps: int | None = None,
+    settle: int = 0,
+    seed: int = 0,
+    act: bool = True,
+    history: History | None = None,
+) -> History:
+    """The steps of `mape` as a History; the backend stays open.
+
+    Pass an empty `history` to keep what was recorded if the run is interrupted.
+    """
+    history = History(backend.topology) if history is None else history
+    history.tell(describe(policy, backend, settle=settle, seed=seed))
+    for step in mape(policy, backend, steps=steps, settle=settle, seed=seed, act=act):
         history.append(step)
     return history
 
@@ -74,10 +114,15 @@ def describe(policy: Policy, backend: Backend, **more: Any) -> dict[str, Any]:
 
 
 def _known(snapshot: Snapshot, topology: Topology) -> None:
-    names = {o.name for o in topology.operators}
-    if unknown := (set(snapshot.operators) | set(snapshot.source_rates)) - names:
-        raise MetricError(
-            f"metrics of unknown operators {sorted(unknown)}",
-            expected=f"some of {sorted(names)}",
-            fix="make the backend report under the topology's names",
-        )
+    measured: dict[str, tuple[Iterable[Any], Iterable[Any]]] = {
+        "operators": (snapshot.operators, topology.order),
+        "sources": (snapshot.source_rates, topology.sources),
+        "edges": (snapshot.edge_rates, topology.edges),
+    }
+    for what, (came, known) in measured.items():
+        if unknown := set(came) - set(known):
+            raise MetricError(
+                f"metrics of unknown {what} {sorted(unknown)}",
+                expected=f"some of {sorted(known)}",
+                fix="make the backend report under the topology's names",
+            )

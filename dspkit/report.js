@@ -34,7 +34,7 @@
       plot.style.height = (shown.height || 420) + "px";
       Plotly.newPlot(plot, {
         data: figure.data || [], layout: { autosize: true, ...shown }, frames: figure.frames || [],
-        config: { displaylogo: false, responsive: true },
+        config: { displaylogo: false, responsive: true, showSendToCloud: false },
       }).catch((error) => failed(plot, error));
     } catch (error) {
       failed(plot, error);

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import files
 from .errors import DspkitError, FileError
+from .history import THEN
 from .references import entries, resolve
 from .report_page import Section, page, slug
 
@@ -72,7 +73,7 @@ def from_history(
     if not len(history):
         raise DspkitError("an empty history", expected="at least one step", fix="run a policy first: dspkit.run(...)")
     about = dict(history.about)
-    named = about.pop("reference", ())
+    named, code = about.pop("reference", ()), str(about.pop("code", ""))
     cited = [key for key in ((named,) if isinstance(named, str) else named) if key in entries()]
     if target_latency_s is not None:
         about["latency target, s"] = target_latency_s
@@ -81,9 +82,12 @@ def from_history(
         Section("What ran", figure=plots.topology(history.topology, history[-1].snapshot)),
         Section("What happened", figure=plots.timeline(history, target_latency_s=target_latency_s)),
         Section("What was decided", sentence, table=decisions),
+        *_by_hand(history),
         Section("The operators", "Means over all windows; rates in records/s.", table=_operators(history)),
     ]
-    policy = str(about.get("policy", "")).partition("(")[0]
+    if code:
+        sections.append(Section("The same run as code", code=code))
+    policy = THEN.join(name.partition("(")[0] for name in str(about.get("policy", "")).split(THEN))
     title = title or (f"A run of {policy}" if policy else "A run")
     return write(sections, path, title=title, about=about, references=["dspkit", *cited], overwrite=overwrite)
 
@@ -129,6 +133,15 @@ def _decisions(history: History) -> tuple[str, pd.DataFrame]:
     shown = shown.assign(why=[why.replace("; ", ";\n") for why in shown.why])  # one reason a line
     table = shown.drop(columns="rescaled").rename(columns={"t": "t, s", "instances": "instances after"})
     return said, table.reset_index(drop=True)
+
+
+def _by_hand(history: History) -> list[Section]:
+    import pandas as pd
+
+    if not history.notes:
+        return []
+    table = pd.DataFrame(history.notes, columns=["t, s", "what"])
+    return [Section("What was done by hand", "So no code makes this very run again.", table=table)]
 
 
 def _operators(history: History) -> pd.DataFrame:

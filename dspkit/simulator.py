@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Integral
 
 from . import fluid, queueing
 from .core import Deployment, Latency, OperatorMetrics, Snapshot, Topology
@@ -52,6 +53,8 @@ class Simulator:
             raise KnobError(
                 f"window_s={window_s}, tick_s={tick_s}", expected="0 < tick_s <= window_s", fix="use longer windows"
             )
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+            raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0")
         self.topology, self.plant = topology, plant.check(topology)
         self.workload, self.window_s, self.seed = workload, float(window_s), seed
         self._loads = _by_source(topology, workload)
@@ -59,7 +62,9 @@ class Simulator:
         self._tick_s = window_s / ticks
         self._middles = (np.arange(ticks) + 0.5) * self._tick_s
         self._random = np.random.default_rng(seed)
-        self._deployment = topology.check(deployment or Deployment(topology.uniform()))
+        self._deployment = Deployment(topology.uniform())
+        self._allow(deployment or self._deployment)
+        self._deployment = deployment or self._deployment
         self._order = topology.order
         index = {name: i for i, name in enumerate(self._order)}
         self._graph = fluid.Graph(
@@ -99,14 +104,9 @@ class Simulator:
     def deploy(self, deployment: Deployment) -> None:
         """Change the parallelism; the job stands still for `plant.pause_s` seconds and loses nothing."""
         self._must_be_open()
-        self.topology.check(deployment)
-        for name in ("workers", "placement", "settings"):
-            if getattr(deployment, name) != getattr(self._deployment, name):
-                raise DeploymentError(
-                    f"another {name}", expected=f"a change of {', '.join(self.knobs)}", fix="leave the rest as it runs"
-                )
+        self._allow(deployment)
         if deployment != self._deployment:
-            self._deployment, self._pause = deployment, max(self._pause, self.plant.pause_s)
+            self._deployment, self._pause = deployment, self.plant.pause_s
             self._place()
 
     def close(self) -> None:
@@ -123,6 +123,14 @@ class Simulator:
             f"Simulator({', '.join(self.topology.order)}; {self.workload}, window_s={self.window_s:g}, "
             f"pause_s={self.plant.pause_s:g}, noise={self.plant.noise:g}, seed={self.seed})"
         )
+
+    def _allow(self, deployment: Deployment) -> None:
+        self.topology.check(deployment)
+        for name in ("workers", "placement", "settings"):
+            if getattr(deployment, name) != getattr(self._deployment, name):
+                raise DeploymentError(
+                    f"another {name}", expected=f"a change of {', '.join(self.knobs)}", fix="leave the rest as it runs"
+                )
 
     def _must_be_open(self) -> None:
         if not self._open:
@@ -271,6 +279,10 @@ class _Totals:
 def _by_source(topology: Topology, workload: Workload | Mapping[str, Workload]) -> dict[str, Workload]:
     if isinstance(workload, Workload):
         return {name: workload * (1 / len(topology.sources)) for name in topology.sources}
+    if not isinstance(workload, Mapping) or not all(isinstance(load, Workload) for load in workload.values()):
+        raise WorkloadError(
+            f"workload {workload!r}", expected="a Workload, or one for each source by name", fix="as in Constant(500)"
+        )
     if set(workload) != set(topology.sources):
         raise WorkloadError(
             f"loads for {sorted(workload)}", expected=f"one for each of {sorted(topology.sources)}", fix="name sources"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from dspkit import History, Topology
-from dspkit.core import Decision, Deployment, Latency, Operator, OperatorMetrics, Snapshot, Step
+from dspkit.core import LAWS, Decision, Deployment, Latency, Operator, OperatorMetrics, Snapshot, Step
 from dspkit.plant import Node, Plant, Service
 
 NAMES = st.text(min_size=1, max_size=6).filter(str.strip)
@@ -52,10 +52,13 @@ def plants(draw: st.DrawFn, topology: Topology) -> Plant:
 def histories(draw: st.DrawFn) -> History:
     """Runs of any content, gaps included: what a recorder might have seen, not what a simulator would do."""
     topology = draw(topologies(most=4))
-    history = History(topology, about=draw(st.dictionaries(st.text(max_size=5), JSON, max_size=2)))
+    about = draw(st.dictionaries(st.text(max_size=5), JSON, max_size=2))
+    history = History(topology, about=about, notes=draw(st.lists(st.tuples(RATES, st.text(max_size=5)), max_size=2)))
     for index in range(draw(st.integers(0, 4))):
         decision = st.builds(Decision, deployments(topology), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
-        history.append(Step(index, draw(snapshots(topology)), draw(st.none() | decision)))
+        decided = draw(st.none() | decision)
+        rescaled = decided is not None and draw(st.booleans())
+        history.append(Step(index, draw(snapshots(topology)), decided, rescaled, draw(st.integers(0, 5))))
     return history
 
 
@@ -64,13 +67,14 @@ def snapshots(draw: st.DrawFn, topology: Topology) -> Snapshot:
     latency = st.none() | st.builds(Latency, RATES, RATES, RATES, RATES)
     shares, nothing = st.floats(0, 1), st.none()
     metrics = st.builds(
-        OperatorMetrics, RATES, RATES, RATES, nothing | RATES, shares, RATES, st.integers(1, 9), nothing | RATES
-    )
+        OperatorMetrics, RATES, RATES, RATES, nothing | RATES, shares, RATES, st.integers(1, 9), nothing | RATES,
+        nothing | shares, RATES,
+    )  # fmt: skip
     deployment = draw(deployments(topology))
     places = [(n, i) for n, k in deployment.parallelism.items() for i in range(min(k, 2))]
     return Snapshot(
         t=draw(RATES),
-        window_s=draw(RATES),
+        window_s=draw(st.floats(1, 1e6)),
         deployment=Deployment(
             deployment.parallelism,
             draw(st.none() | st.integers(1, 9)),
@@ -85,5 +89,6 @@ def snapshots(draw: st.DrawFn, topology: Topology) -> Snapshot:
         lag=draw(RATES),
         edge_rates={edge: draw(RATES) for edge in topology.edges},
         nodes=draw(st.dictionaries(NAMES, shares, max_size=2)),
-        downtime_s=draw(RATES),
+        downtime_s=draw(shares),
+        law=draw(st.sampled_from(LAWS)),
     )

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dspkit import Decision, Deployment, Latency, OperatorMetrics, Snapshot, Step
+from dspkit import Deployment, Latency, OperatorMetrics, Snapshot
 from dspkit.errors import MetricError
 
 GOOD = OperatorMetrics(100, 90, 180, true_rate=50, utilisation=0.9, backlog=10, parallelism=2, cpu=1.8)
@@ -66,8 +66,28 @@ def test_selectivity_is_known_only_where_something_was_processed():
     assert _snapshot(edge_rates={}).selectivity(("a", "b")) is None
 
 
-def test_a_step_knows_whether_it_changed_anything():
-    snapshot = _snapshot()
-    assert not Step(0, snapshot, None).rescaled
-    assert not Step(0, snapshot, Decision(snapshot.deployment)).rescaled
-    assert Step(0, snapshot, Decision(snapshot.deployment.scaled({"b": 2}))).rescaled
+@pytest.mark.parametrize("parallelism", [0, -1, 2.5, "2"])
+def test_instances_are_whole_and_at_least_one(parallelism):
+    with pytest.raises(MetricError, match="parallelism"):
+        dataclasses.replace(GOOD, parallelism=parallelism)
+
+
+def test_a_share_a_rounding_above_one_is_one():
+    """Live meters divide; 1 + 1e-12 must not end a run."""
+    assert dataclasses.replace(GOOD, utilisation=1 + 1e-12, blocked=1 + 1e-9).utilisation == 1.0
+    with pytest.raises(MetricError, match="blocked"):
+        dataclasses.replace(GOOD, blocked=1.1)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"window_s": 0}, {"downtime_s": 10.1}, {"law": "parallel"}, {"window_s": -1}, {"downtime_s": -1}]
+)
+def test_a_window_has_a_length_and_a_known_law(changed):
+    with pytest.raises(MetricError, match=next(iter(changed))):
+        _snapshot(**changed)
+
+
+def test_what_operators_dropped_adds_up():
+    lossy = dataclasses.replace(GOOD, dropped=3.0)
+    assert _snapshot(operators={"a": lossy, "b": lossy}).dropped == 6.0
+    assert _snapshot().dropped == 0.0

@@ -54,9 +54,10 @@ def test_a_silent_operator_and_those_below_it_stay_and_count_for_nothing():
     assert _play(DS2(activation=1), [dead, snapshot]) == [3, 2]
 
 
-def test_zero_load_scales_in_to_the_least():
-    idle = _snapshot(10, 50, 3, offered=0.0)
-    assert _play(DS2(), [idle]) == [1]
+def test_zero_load_scales_in_to_the_least_even_if_nothing_was_processed():
+    assert _play(DS2(), [_snapshot(10, 50, 3, offered=0.0)]) == [1]
+    nothing = _snapshot(10, None, 3, offered=0.0, taken=0.0)
+    assert _play(DS2(boost_above=1.5), [nothing]) == [1]  # and no boost of nothing by nothing
 
 
 def test_boost_multiplies_only_when_converged_and_short_of_the_target():
@@ -64,8 +65,53 @@ def test_boost_multiplies_only_when_converged_and_short_of_the_target():
     assert _play(DS2(), short) == [2, 2]  # the paper's default: an infinite threshold
     assert _play(DS2(boost_above=1.2), short) == [3, 3]  # 2 * 1.25 rounded up
     assert _play(DS2(boost_above=1.3), short) == [2, 2]
+    once = [short[0], _snapshot(10, 50, 2, offered=100, taken=95)]
+    assert _play(DS2(boost_above=1.2, activation=2), once) == [2, 2]  # it must stay above
+    assert _play(DS2(boost_above=1.2, activation=2), short) == [2, 3]
     growing = [_snapshot(0, 50, 1, offered=100, taken=50)]
     assert _play(DS2(boost_above=1.2), growing) == [2]  # it scales up anyway: no boost on top
+
+
+def test_boost_leaves_sources_alone_if_told_to_and_starts_anew_after_a_decision():
+    short = _snapshot(0, 50, 2, offered=100, taken=80)
+    for policy, source in ((DS2(boost_above=1.2), 2), (DS2(boost_above=1.2, scale_sources=False), 1)):
+        _, decision = policy.step(policy.init(CHAIN), short)
+        assert decision.deployment.parallelism["src"] == source
+    fine = _snapshot(10, 50, 2, offered=100, taken=99)
+    assert _play(DS2(boost_above=1.2), [short, fine]) == [3, 2]
+
+
+def test_boost_needs_the_meters_of_every_source():
+    topology = Topology(("s1", "s2", "op"), (("s1", "op"), ("s2", "op")))
+    m = OperatorMetrics(100, 100, 100, 1000, 0.1, 0, 1)
+    both = Snapshot(
+        t=10, window_s=10, deployment=Deployment(topology.uniform()), operators={"s1": m, "op": m},
+        source_rates={"s1": 100.0, "s2": 100.0}, throughput=100, latency=None, event_latency=None, lag=0,
+        edge_rates={("s1", "op"): 100.0, ("s2", "op"): 0.0},
+    )  # fmt: skip
+    policy = DS2(boost_above=1.5)
+    _, decision = policy.step(policy.init(topology), both)
+    assert set(decision.deployment.parallelism.values()) == {1}
+
+
+def test_an_unknown_parent_makes_the_demand_of_a_join_unknown_whatever_its_place():
+    m = OperatorMetrics(100, 100, 100, 50, 0.9, 0, 1)
+    for edges in ((("s1", "op"), ("s2", "op")), (("s2", "op"), ("s1", "op"))):
+        topology = Topology(("s1", "s2", "op"), edges)
+        snapshot = Snapshot(
+            t=10, window_s=10, deployment=Deployment(topology.uniform()), operators={"s1": m, "op": m},
+            source_rates={"s1": 100.0, "s2": 100.0}, throughput=100, latency=None, event_latency=None, lag=0,
+            edge_rates={("s1", "op"): 100.0},
+        )  # fmt: skip
+        _, decision = DS2().step(DS2().init(topology), snapshot)
+        assert decision.why["no data"] == ("s2", "op")
+        assert decision.deployment.parallelism == {"s1": 2, "s2": 1, "op": 1}
+
+
+def test_what_was_wanted_before_a_change_by_somebody_else_is_forgotten():
+    snapshots = [_snapshot(0, 10), _snapshot(10, 10), *(_snapshot(20 + 10 * i, 25, 2) for i in range(3))]
+    assert _play(DS2(activation=3), snapshots) == [1, 1, 2, 2, 4]
+    assert _play(DS2(activation=3, combine="max"), snapshots) == [1, 1, 2, 2, 4]
 
 
 def test_literal_ds2_leaves_sources_alone():

@@ -45,6 +45,7 @@ def test_an_empty_history_still_has_frames_and_a_repr():
         assert len(getattr(empty, name)) == 0
         assert "t" in getattr(empty, name)
     assert "left" in repr(empty)
+    assert empty.application.rescaled.dtype == empty.application.decided.dtype == bool
     assert list(empty.decisions[empty.decisions.rescaled]) == list(empty.decisions)  # a mask, even of nothing
 
 
@@ -109,6 +110,8 @@ def test_a_damaged_row_is_refused(damage, history, tmp_path):
 
 def test_slices_are_histories(history):
     assert isinstance(history[:10], History)
+    assert history[:].about == history.about
+    assert History(history.topology, notes=[(1, "x")])[:].notes == [(1.0, "x")]
     assert history[:10].application.equals(history.application.iloc[:10])
     assert history[-1] is history.steps[-1]
 
@@ -127,4 +130,5 @@ def test_changes_and_why_in_words(history):
     assert changes(before, before) == ""
     assert changes(before, before.scaled({"bolt": 4})) == "bolt 1 → 4"
     assert why_text({"true_rate": {"a": 1234.5678}, "n": [1, 2]}) == "true rate: a 1,235; n: 1, 2"
+    assert why_text({"gain": -12345.6}) == "gain: -12,346"
     assert why_text({"rate": 9999.99, "x": None}) == "rate: 10,000; x: unknown"

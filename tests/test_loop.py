@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
-from dspkit import Decision, Deployment, Simulator, Topology, mape, run, topologies, workload
+from dspkit import Decision, Deployment, History, Simulator, Topology, mape, run, topologies, workload
 from dspkit.errors import DeploymentError, KnobError, MetricError
 from dspkit.plant import Plant, Service
 from dspkit.policies.ds2 import DS2
+from dspkit.policies.static import Static
 
 CHAIN = Topology.chain("a", "b")
 PLANT = Plant({"a": Service(1e-4), "b": Service(1e-3)}, pause_s=0.0)
@@ -42,34 +43,108 @@ def test_windows_that_settle_are_observed_and_not_decided_on():
     assert history[-1].state == 3
 
 
-def test_a_run_resumes_from_the_state_of_a_step():
+def test_a_run_resumes_from_a_step_with_its_state_its_index_and_what_had_to_settle():
     backend = _simulator()
-    first = list(mape(Counter(), backend, steps=2, seed=10))
-    rest = list(mape(Counter(), backend, steps=2, state=first[-1].state))
-    assert [s.state for s in first + rest] == [11, 12, 13, 14]
+    first = list(mape(Counter(), backend, steps=2, settle=3, seed=10))
+    assert [s.settling for s in first] == [3, 2]
+    rest = list(mape(Counter(), backend, steps=4, settle=3, after=first[-1]))
+    assert [s.index for s in first + rest] == list(range(6))
+    assert [s.state for s in first + rest] == [11, 11, 11, 11, 12, 12]
+    whole = run(Counter(), _simulator(), steps=6, settle=3, seed=10)
+    assert [s.decision for s in whole] == [s.decision for s in first + rest]
 
 
-def test_without_a_number_of_steps_it_goes_on_for_ever():
-    steps = mape(Counter(), _simulator(), steps=None)
+def test_a_change_by_somebody_else_settles_too():
+    backend, asked = _simulator(), []
+    for step in mape(Static(), backend, steps=6, settle=2):
+        asked.append(step.decision is not None)
+        if step.index == 1:
+            backend.deploy(Deployment({"a": 1, "b": 4}))
+    assert asked == [True, True, False, False, True, True]
+
+
+def test_without_a_number_of_steps_it_goes_on_until_the_backend_has_no_more():
+    steps = mape(Counter(), _simulator())
     assert [next(steps).index for _ in range(30)] == list(range(30))
+
+    class Recorded(Simulator):
+        def observe(self):
+            return super().observe() if self._window < 3 else None
+
+    history = run(Counter(), Recorded(CHAIN, PLANT, workload.Constant(1)))
+    assert len(history) == 3
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"settle": -1}])
+def test_counts_below_zero_are_refused_before_anything_runs(wrong):
     with pytest.raises(KnobError, match="counts >= 0"):
-        next(mape(Counter(), _simulator(), steps=-1))
+        mape(Counter(), _simulator(), **wrong)
+
+
+def test_decisions_may_be_recorded_and_not_carried_out():
+    class Fixed(Simulator):
+        knobs = frozenset()
+
+    for backend, options in ((_simulator(), {"act": False}), (Fixed(CHAIN, PLANT, workload.Constant(500)), {})):
+        history = run(Counter(), backend, steps=3, settle=2, **options)
+        assert [s.decision.deployment.parallelism["b"] for s in history] == [2, 2, 2]
+        assert not any(s.rescaled for s in history)
+        assert backend.deployment.parallelism["b"] == 1
+
+
+def test_an_interrupted_run_keeps_what_it_recorded():
+    class Breaks(Simulator):
+        def observe(self):
+            if self._window == 2:
+                raise KeyboardInterrupt
+            return super().observe()
+
+    history = History(CHAIN)
+    with pytest.raises(KeyboardInterrupt):
+        run(Counter(), Breaks(CHAIN, PLANT, workload.Constant(1)), steps=9, history=history)
+    assert len(history) == 2
+    assert "Counter" in history.about["policy"]
+
+
+def test_a_backend_that_refuses_is_told_with_the_decision():
+    class Refuses(Simulator):
+        def deploy(self, deployment):
+            raise OSError("no slots")
+
+    with pytest.raises(OSError, match="no slots") as error:
+        run(Counter(), Refuses(CHAIN, PLANT, workload.Constant(1)), steps=1)
+    assert "counter: b 1 → 2" in error.value.__notes__[0]
+
+
+class Unchecked(Simulator):
+    """A backend that believes whatever it is told."""
+
+    def deploy(self, deployment):
+        raise AssertionError("the loop must check first")
 
 
 def test_a_decision_that_does_not_fit_stops_the_run_before_it_is_deployed():
-    backend = _simulator(deployment=Deployment({"a": 1, "b": 64}))
+    backend = Unchecked(CHAIN, PLANT, workload.Constant(500), deployment=Deployment({"a": 1, "b": 64}))
     with pytest.raises(DeploymentError, match="parallelism 65 for 'b'"):
         run(Counter(), backend, steps=2)
     assert backend.deployment.parallelism["b"] == 64
 
 
-def test_metrics_under_names_the_topology_does_not_know_are_refused():
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("operators", lambda s: {"typo": s.operators["a"]}, r"unknown operators \['typo'\]"),
+        ("source_rates", lambda s: {"a": 1.0, "b": 5.0}, r"unknown sources \['b'\]"),
+        ("edge_rates", lambda s: {("b", "a"): 5.0}, r"unknown edges \[\('b', 'a'\)\]"),
+    ],
+)
+def test_metrics_under_names_the_topology_does_not_know_are_refused(field, value, message):
     class Confused(Simulator):
         def observe(self):
             snapshot = super().observe()
-            return dataclasses.replace(snapshot, operators={"typo": snapshot.operators["a"]})
+            return dataclasses.replace(snapshot, **{field: value(snapshot)})
 
-    with pytest.raises(MetricError, match=r"unknown operators \['typo'\]"):
+    with pytest.raises(MetricError, match=message):
         run(Counter(), Confused(CHAIN, PLANT, workload.Constant(1)), steps=1)
 
 

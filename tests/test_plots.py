@@ -52,6 +52,7 @@ def test_the_timeline_shows_what_was_measured_and_decided(history):
     assert traces["throughput"]["y"] == app.throughput.tolist()
     assert traces["input rate"]["y"] == app.source_rate.tolist()
     assert set(traces["latency target"]["y"]) == {0.2}
+    assert max(traces["decision"]["y"]) < 1  # inside the figure, where a mouse finds them
     gaps = [y is None for y in traces["mean latency"]["y"]]
     assert gaps == app.latency_mean.isna().tolist()
     assert any(gaps)
@@ -76,8 +77,17 @@ def test_the_sentence_is_arithmetic_of_the_run(history):
     assert "In 600 s" in said
     assert f"{plots.si(app.throughput.mean())} of {plots.si(app.source_rate.mean())} records/s" in said
     assert f"{int(app.rescaled.sum())} rescalings" in said
-    late = (app.latency_mean > 0.2).sum() / len(app)
-    assert f"{late:.0%} of the windows" in said
+    late = (app.latency_mean > 0.2).sum() / app.latency_mean.notna().sum()
+    assert f"{late:.0%} of the windows that had any" in said
+
+
+def test_what_was_done_by_hand_has_its_marks(history):
+    turned = History(history.topology, history, history.about, [(50.0, "count 1 → 5, by hand <b>")])
+    plot = plots.timeline(turned)
+    marks = _traces(plot)["by hand"]
+    assert (marks["x"], marks["text"]) == ([50.0], ["count 1 → 5, by hand &lt;b&gt;"])
+    assert marks["marker"]["symbol"] != _traces(plot)["decision"]["marker"]["symbol"]
+    assert "and 1 turns by hand" in plot.summary
 
 
 def test_long_runs_are_thinned_but_keep_their_ends():

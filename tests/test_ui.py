@@ -2,18 +2,20 @@
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import ipywidgets
 import pytest
 
-from dspkit import DspkitError, ui
-from dspkit.knobs import Knob, Knobs, knob, knobs
+from dspkit import Decision, DspkitError, ui
+from dspkit.knobs import Knobs, knob, knobs
 from dspkit.plots import PLOTLY_MIME
 from dspkit.policies._template import Template
 from dspkit.policies.ds2 import DS2
-from dspkit.ui.background import Background
+from dspkit.policies.static import Static
+from dspkit.policies.wrappers import Cooldown
 from dspkit.ui.controls import Panel, control, slider
 
 
@@ -22,10 +24,25 @@ def explorer():
     explorer = ui.Explorer(windows=40, speed=0)
     yield explorer
     explorer.stop()
+    assert explorer.wait(20)
 
 
 def _run(explorer):
     explorer.start()
+    assert explorer.wait(60)
+    assert explorer.error == ""
+    return explorer.history
+
+
+def _begun(explorer, windows=2):
+    """A run that goes slowly, and has done a few windows."""
+    explorer.view.speed.value = 30
+    explorer.start()
+    _until(lambda: explorer.history and len(explorer.history) >= windows)
+
+
+def _finished(explorer):
+    explorer.view.speed.value = 0
     assert explorer.wait(60)
     assert explorer.error == ""
     return explorer.history
@@ -42,123 +59,210 @@ def _until(true, timeout_s=20):
         time.sleep(0.01)
 
 
+# A run from start to end
+
+
 def test_a_run_fills_the_chart_the_graph_and_the_reasons(explorer):
     history = _run(explorer)
     assert len(history) == 40
-    assert len(_spec(explorer._chart)["data"][0]["x"]) == 40
-    assert any("busy" in label for trace in _spec(explorer._graph)["data"] for label in trace["text"])
-    assert "because" in explorer._why.value
-    assert explorer._progress.value == explorer._progress.max == 40
-    assert "Finished" in explorer._status.value
-    assert explorer._sliders["count"].value == history[-1].decision.deployment.parallelism["count"]
+    assert len(_spec(explorer.view.chart)["data"][0]["x"]) == 40
+    assert any("busy" in text for trace in _spec(explorer.view.graph)["data"] for text in trace.get("text", []))
+    assert "because" in explorer.view.why.value
+    assert explorer.view.progress.value == explorer.view.progress.max == 40
+    assert "Finished" in explorer.view.status.value
+    assert "In 400 s the job did" in explorer.view.said.value
 
 
-def test_the_code_it_shows_is_the_run_it_made(explorer):
-    explorer._scale.value = 1.5
+def test_the_code_it_shows_is_the_run_it_makes(explorer):
+    explorer.view.scale.value = 1.5
     explorer._sliders["flat_map"].value = 2
-    explorer._policy.value = "ds2"
-    explorer._panel_box.children[0].children[1].value = 3  # activation
-    assert "activation=3" in explorer.settings.code()
+    explorer._panel["activation"].value = 3
+    code = explorer.settings.code()
+    assert "activation=3" in code
     history = _run(explorer)
+    assert history.about["code"] == code
     names: dict = {}
-    exec(explorer.settings.code().rsplit("\n", 1)[0], names)  # ours, and the point of the test
+    exec(code.rsplit("\n", 1)[0], names)  # ours, and the point of the test
     same = names["history"]
     assert same.application.throughput.tolist() == history.application.throughput.tolist()
     assert [s.decision for s in same] == [s.decision for s in history]
 
 
+def test_values_that_a_browser_sends_back_are_taken_as_they_were_meant(explorer):
+    explorer.view.scale.value = 0.9999999999999999
+    explorer.view.target.value = 0.18000000000000002
+    assert (explorer.settings.scale, explorer.settings.target_latency_s) == (1.0, 0.18)
+
+
 def test_every_policy_can_be_picked_and_shows_its_knobs(explorer):
-    assert {"ds2", "static"} <= set(explorer._policy.options)
-    for name in explorer._policy.options:
-        explorer._policy.value = name
+    assert {"ds2", "static"} <= set(explorer.view.policy.options)
+    for name in explorer.view.policy.options:
+        explorer.view.policy.value = name
         assert explorer.settings.policy.name == name
-        widgets = explorer._panel_box.children[0].children[1:]
-        drawn = [k for k in knobs(explorer.settings.policy) if control(k) is not None]
-        assert [w.description for w in widgets] == [k.name.replace("_", " ") for k in drawn]
+        drawn = [k.name.replace("_", " ") for k in knobs(explorer.settings.policy) if control(k) is not None]
+        assert [c.description for c in explorer._panel] == drawn
     assert explorer.error == ""
 
 
 def test_every_application_can_be_picked_and_has_a_slider_an_operator(explorer):
-    for name in explorer._app.options:
-        explorer._app.value = name
+    for name in explorer.view.app.options:
+        explorer.view.app.value = name
         assert list(explorer._sliders) == [o.name for o in explorer._now.topology.operators]
         assert len(_run(explorer)) == 40
 
 
-def test_sliders_moved_in_a_run_are_deployed(explorer):
-    explorer._policy.value = "static"
-    explorer._speed.value = 30
-    explorer.start()
-    _until(lambda: explorer.history and len(explorer.history) >= 2)
+# Hands on a run
+
+
+def test_sliders_moved_in_a_run_are_deployed_noted_and_kept_for_the_next(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
     explorer._sliders["count"].value = 7
     _until(lambda: explorer.history[-1].snapshot.deployment.parallelism["count"] == 7)
-    explorer._speed.value = 0
-    assert explorer.wait(60)
-    assert explorer.history[-1].snapshot.deployment.parallelism["count"] == 7
-    assert explorer.history.application.downtime_s.sum() == 10
+    history = _finished(explorer)
+    assert history.application.downtime_s.sum() == 10
+    assert [what for _, what in history.notes] == ["count 1 → 7, by hand"]
+    assert "code" not in history.about  # no code makes this run again
+    assert "1 turns by hand" in explorer.view.said.value
+    assert explorer.settings.parallelism["count"] == explorer._sliders["count"].value == 7
+    assert _run(explorer)[0].snapshot.deployment.parallelism["count"] == 7
 
 
-def test_policy_and_load_turned_in_a_run_take_effect(explorer):
-    explorer._policy.value = "static"
-    explorer._speed.value = 30
-    explorer.start()
-    _until(lambda: explorer.history and len(explorer.history) >= 2)
-    explorer._scale.value = 2.0
-    explorer._policy.value = "ds2"
-    explorer._speed.value = 0
-    assert explorer.wait(60)
-    app = explorer.history.application
-    assert app.rescaled.any()
-    assert app.source_rate.iloc[-1] == pytest.approx(2 * 250e3)
-    assert "demand" in explorer.history[-1].decision.why
+def test_policy_and_load_turned_in_a_run_take_effect_and_are_told(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
+    explorer.view.scale.value = 2.0
+    explorer.view.policy.value = "ds2"
+    history = _finished(explorer)
+    assert history.application.rescaled.any()
+    assert history.application.source_rate.iloc[-1] == pytest.approx(2 * 250e3)
+    assert [what for _, what in history.notes] == ["load × 2", "policy DS2()"]
+    assert history.about["policy"] == "Static(), then DS2()"
+    assert history.about["reference"] == ("kalavri2018ds2",)
+
+
+def test_sliders_follow_the_policy_and_go_back_when_the_run_is_over(explorer):
+    _begun(explorer)
+    _until(lambda: explorer._sliders["count"].value > 1)
+    history = _finished(explorer)
+    assert history[-1].snapshot.deployment.parallelism["count"] > 1
+    assert {s.value for s in explorer._sliders.values()} == {1}
+    assert _run(explorer)[0].snapshot.deployment == history[0].snapshot.deployment
+
+
+def test_a_turned_knob_keeps_what_the_policy_knows(explorer):
+    explorer._panel["activation"].value = 30
+    _begun(explorer, windows=4)
+    known = len(explorer.history[-1].state.wanted)
+    assert known >= 3
+    explorer._panel["combine"].value = "max"
+    _until(lambda: explorer.history.notes)
+    assert len(explorer.history[-1].state.wanted) > known
+    explorer.stop()
 
 
 def test_stop_keeps_what_was_recorded_and_can_be_pressed_twice(explorer):
-    explorer._speed.value = 30
-    explorer.start()
-    _until(lambda: explorer.history and len(explorer.history) >= 2)
+    _begun(explorer)
     explorer.stop()
     explorer.stop()
-    assert not explorer.running
+    assert explorer.wait(20)
     assert 2 <= len(explorer.history) < 40
-    assert "Stopped" in explorer._status.value
+    assert "Stopped" in explorer.view.status.value
+    assert explorer.view.buttons["Stop"].disabled
 
 
-def test_reset_forgets_the_run_and_the_settings(explorer):
-    explorer._scale.value = 2.0
-    explorer._sliders["count"].value = 5
-    _run(explorer)
+@dataclass(frozen=True)
+class Slow(Knobs):
+    """Thinks for a second."""
+
+    name: ClassVar[str] = "slow"
+
+    def init(self, topology, seed=0):
+        return None
+
+    def step(self, state, snapshot):
+        time.sleep(1)
+        return state, Decision(snapshot.deployment)
+
+
+def test_stop_returns_at_once_and_a_new_run_waits_for_the_former():
+    explorer = ui.Explorer(policy=Slow(), windows=1000, speed=0)
+    explorer.start()
+    _until(lambda: explorer.history is not None)
+    former = explorer._live
+    explorer.stop()
+    assert explorer.running
+    assert "Stopping" in explorer.view.status.value
+    explorer.view.policy.value = "static"
+    explorer.start()
+    assert explorer.history is not former.history
+    explorer.stop()
+    assert explorer.wait(20)
+    assert not former.running
+
+
+def test_a_move_made_just_before_stop_is_not_carried_into_another_application(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
+    explorer.stop()
+    explorer._sliders["count"].value = 9
+    explorer.view.app.value = "star"
+    assert _run(explorer).notes == []
     explorer.reset()
+    assert set(_run(explorer)[0].snapshot.deployment.parallelism.values()) == {1}
+
+
+def test_reset_in_a_run_forgets_it_and_restores_what_was_asked_for_at_first():
+    explorer = ui.Explorer("star", Cooldown(DS2(activation=2), rest_s=30), windows=40, speed=0)
+    _begun(explorer)
+    explorer.view.scale.value = 2.0
+    explorer.view.settle.value = 3
+    explorer._sliders["bolt"].value = 5
+    explorer.view.app.value = "word_count"
+    explorer.view.policy.value = "static"
+    explorer.reset()
+    assert explorer.error == ""
     assert explorer.history is None
-    assert explorer._scale.value == explorer.settings.scale == 1.0
+    assert explorer.settings.policy == Cooldown(DS2(activation=2), rest_s=30)
+    assert (explorer.settings.app, explorer.settings.scale, explorer.settings.settle) == ("star", 1.0, 0)
     assert {s.value for s in explorer._sliders.values()} == {1}
-    assert set(explorer.settings.parallelism.values()) == {1}
-    assert explorer._chart.outputs == ()
+    assert explorer.view.chart.outputs == ()
+    assert _run(explorer).about["policy"].startswith("Cooldown(policy=DS2(activation=2), rest_s=30")
 
 
-def test_a_second_run_ends_the_first_and_leaves_one_thread():
-    first, second = ui.Explorer(windows=10_000, speed=10), ui.Explorer(windows=5, speed=0)
+def test_a_new_view_ends_the_run_of_the_former_one():
+    """As when the cell is run again: the former view and its Stop button are gone."""
+    first = ui.Explorer(windows=10_000, speed=10)
     first.start()
     _until(lambda: first.history)
-    second.start()  # as when the cell is run again
-    assert second.wait(60)
-    assert not first.running
-    assert "Stopped" in first._status.value
+    second = ui.Explorer(windows=5, speed=0)
+    assert first.wait(20)
+    assert "Stopped" in first.view.status.value
+    second.start()
+    assert second.wait(20)
     assert [t for t in threading.enumerate() if t.name == "dspkit-run"] == []
 
 
 def test_start_pressed_in_a_run_begins_anew(explorer):
-    explorer._speed.value = 30
-    explorer.start()
-    _until(lambda: explorer.history and len(explorer.history) >= 3)
-    former = explorer.history
-    explorer._speed.value = 0
+    _begun(explorer, windows=3)
+    former = explorer._live
+    explorer.view.speed.value = 0
+    assert len(_run(explorer)) == 40
+    assert not former.running
+    assert len(former.history) < 40
+
+
+def test_after_a_run_only_the_target_redraws_what_was_recorded(explorer):
     _run(explorer)
-    assert explorer.history is not former
-    assert len(explorer.history) == 40
+    before = explorer.view.chart.outputs
+    explorer.view.scale.value = 2.0
+    assert explorer.view.chart.outputs is before
+    explorer.view.target.value = 0.5
+    targets = [t for t in _spec(explorer.view.chart)["data"] if t["name"] == "latency target"]
+    assert set(targets[0]["y"]) == {0.5}
 
 
-def test_export_writes_a_report_of_the_run(explorer):
+def test_export_writes_a_report_of_the_run_and_links_to_it(explorer):
     explorer.export()
     assert "press Start first" in explorer.error
     _run(explorer)
@@ -166,7 +270,24 @@ def test_export_writes_a_report_of_the_run(explorer):
     assert explorer.error == ""
     text = Path(explorer.report_path).read_text()
     assert "DS2()" in text
-    assert str(explorer.report_path) in explorer._status.value
+    assert explorer.report_path.name in explorer.view.link.outputs[0]["data"]["text/html"]
+
+
+def test_the_report_of_a_turned_run_says_so(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
+    explorer._sliders["count"].value = 4
+    _until(lambda: explorer.history.notes)
+    explorer.view.policy.value = "ds2"
+    _finished(explorer)
+    explorer.export()
+    text = Path(explorer.report_path).read_text()
+    for words in ("A run of Static, then DS2", "count 1 → 4, by hand", "policy DS2()", "Three steps is all you need"):
+        assert words in text
+    assert "steps=40" not in text
+
+
+# Errors
 
 
 @dataclass(frozen=True)
@@ -181,29 +302,49 @@ class Breaks(Knobs):
     def step(self, state, snapshot):
         if state == 2:
             raise RuntimeError("<b>no</b>")
-        from dspkit import Decision
-
         return state + 1, Decision(snapshot.deployment)
 
 
-def test_an_error_in_the_run_is_a_readable_line(explorer):
+def test_an_error_in_the_run_is_a_readable_line_until_the_next_start():
     broken = ui.Explorer(policy=Breaks(), windows=5, speed=0)
     broken.start()
     assert broken.wait(60)
     assert 'class="dspkit-error"' in broken.error
     assert "RuntimeError: &lt;b&gt;no&lt;/b&gt;" in broken.error
     assert len(broken.history) == 2
+    broken.view.scale.value = 2.0
+    assert "RuntimeError" in broken.error
+    broken.view.policy.value = "static"
+    _run(broken)
 
 
-def test_knobs_that_do_not_go_together_are_a_readable_line_and_change_nothing():
+def test_knobs_that_do_not_go_together_are_a_readable_line_until_they_do():
     explorer = ui.Explorer(policy=Template(), windows=5, speed=0)
-    low = explorer._panel_box.children[0].children[2]
-    low.value = 0.9
+    explorer._panel["low"].value = 0.85
     assert "expected low &lt; high" in explorer.error
     assert explorer.settings.policy == Template()
-    low.value = 0.5
+    explorer._panel["high"].value = 0.95
     assert explorer.error == ""
-    assert explorer.settings.policy == Template(low=0.5)
+    assert explorer.settings.policy == Template(high=0.95, low=0.85)
+
+
+@dataclass(frozen=True)
+class Strict(Knobs):
+    name: ClassVar[str] = "strict"
+    share: float = knob(0.5, "a share", low=0.0, high=1.0)
+
+    def __post_init__(self):
+        if self.share > 0.8:
+            raise ZeroDivisionError("too much")
+
+    init = Slow.init
+    step = Breaks.step
+
+
+def test_a_policy_without_words_or_with_errors_of_its_own_does_no_harm():
+    explorer = ui.Explorer(policy=Strict(), windows=5, speed=0)
+    explorer._panel["share"].value = 0.9
+    assert "ZeroDivisionError: too much" in explorer.error
 
 
 def test_an_unknown_name_is_refused():
@@ -213,14 +354,47 @@ def test_an_unknown_name_is_refused():
         ui.Explorer(policy="ds")
 
 
+# Costs
+
+
 def test_redraws_are_at_most_four_a_second(explorer, monkeypatch):
     drawn = []
-    monkeypatch.setattr(explorer, "_draw", lambda history: drawn.append(time.monotonic()))
-    explorer.settings = ui.Settings("word_count", DS2(), windows=400)
-    explorer.start()
-    assert explorer.wait(60)
+    monkeypatch.setattr(explorer.view, "draw_run", lambda *_: drawn.append(time.monotonic()))
+    explorer.settings = replace(explorer.settings, windows=400)
+    _run(explorer)
     apart = [b - a for a, b in zip(drawn, drawn[1:], strict=False)]
+    assert len(drawn) >= 2
     assert all(gap >= 0.25 for gap in apart[:-1])  # the last is the final picture
+
+
+def test_widgets_that_are_replaced_are_closed(explorer):
+    explorer.view.app.value = "star"
+    explorer.view.app.value = "word_count"
+    explorer.view.policy.value = "static"
+    explorer.view.policy.value = "ds2"
+    before = len(ipywidgets.widgets.widget._instances)
+    for _ in range(3):
+        explorer.view.app.value = "star"
+        explorer.view.policy.value = "static"
+        explorer.view.app.value = "word_count"
+        explorer.view.policy.value = "ds2"
+    assert len(ipywidgets.widgets.widget._instances) == before
+
+
+def test_a_long_run_is_drawn_from_few_points():
+    explorer = ui.Explorer(policy=Static(), windows=3000, speed=0)
+    explorer.settings = replace(explorer.settings, window_s=1.0)
+    history = _run(explorer)
+    assert len(history) == 3000
+    assert len(_spec(explorer.view.chart)["data"][0]["x"]) <= 601
+
+
+# Controls
+
+
+def _control(value, **limits):
+    made = make_dataclass("Made", [("k", object, knob(value, "help", **limits))], bases=(Knobs,), frozen=True)
+    return control(next(knobs(made)))
 
 
 @pytest.mark.parametrize(
@@ -229,9 +403,9 @@ def test_redraws_are_at_most_four_a_second(explorer, monkeypatch):
         (slider(1, 9, 3, "n", ""), "IntSlider"),
         (slider(0.0, 1.0, 0.5, "n", ""), "FloatSlider"),
         (slider(1e-3, 10.0, 0.18, "n", ""), "FloatLogSlider"),
-        (control(Knob("k", "a", "", None, None, ("a", "b"), "", "")), "Dropdown"),
-        (control(Knob("k", True, "", None, None, (True, False), "", "")), "Checkbox"),
-        (control(Knob("k", 5.0, "", 0.0, float("inf"), (), "", "")), "NoneType"),
+        (_control("a", choices=("a", "b")), "Dropdown"),
+        (_control(True, choices=(True, False)), "Checkbox"),
+        (_control(5.0, low=0.0, high=float("inf")), "NoneType"),
     ],
 )
 def test_each_knob_gets_the_control_that_fits(made, kind):
@@ -255,12 +429,3 @@ def test_help_and_source_of_a_knob_are_its_tooltip():
     assert panel["share"].tooltip == "a share (s) its paper"
     panel["share"].value = 0.25
     assert changed == [Rule(0.25)]
-
-
-def test_background_work_ends_when_told():
-    background, done = Background(), []
-    background.start(lambda stop: done.append(stop.wait(30)))
-    assert background.running
-    background.stop()
-    assert done == [True]
-    assert Background().wait(1)  # nothing runs: nothing to wait for

@@ -1,8 +1,10 @@
 """Guards around a policy let through what their rule allows, and no more."""
 
+from itertools import pairwise
+
 import pytest
 
-from dspkit import Decision, Simulator, Topology, run, workload
+from dspkit import Decision, Operator, Simulator, Topology, run, workload
 from dspkit.errors import KnobError
 from dspkit.plant import Plant, Service
 from dspkit.policies.static import Static
@@ -24,9 +26,13 @@ class Restless:
         return state + 1, Decision(snapshot.deployment.scaled({"b": wanted}), {"call": state})
 
 
-def _run(policy, steps=30):
+def _backend():
     plant = Plant({"a": Service(1e-4), "b": Service(1e-3)}, pause_s=0.0)
-    return run(policy, Simulator(CHAIN, plant, workload.Constant(500)), steps=steps)
+    return Simulator(CHAIN, plant, workload.Constant(500))
+
+
+def _run(policy, steps=30):
+    return run(policy, _backend(), steps=steps)
 
 
 def _changes(history):
@@ -51,19 +57,17 @@ def test_cooldown_rests_after_each_change_and_goes_on_asking():
     history = _run(Cooldown(Restless(), rest_s=50))
     times = _changes(history)
     assert len(times) >= 5
-    assert all(later - earlier >= 50 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier == 50 for earlier, later in pairwise(times))  # no sooner, and no later
     assert [s.decision.why["call"] for s in history] == list(range(30))
     assert "rests until" in history[1].decision.why["held back"]
     assert len(_changes(_run(Cooldown(Restless(), rest_s=0)))) == 30
 
 
 def test_cooldown_counts_a_change_by_somebody_else():
-    plant = Plant({"a": Service(1e-4), "b": Service(1e-3)}, pause_s=0.0)
-    backend = Simulator(CHAIN, plant, workload.Constant(500))
+    backend = _backend()
     policy = Cooldown(Restless(), rest_s=30)
     state = policy.init(CHAIN)
-    state, _ = policy.step(state, Simulator(CHAIN, plant, workload.Constant(500)).observe())
-    backend.observe()
+    state, _ = policy.step(state, backend.observe())
     backend.deploy(backend.deployment.scaled({"a": 2}))
     state, decision = policy.step(state, backend.observe())
     assert "held back" in decision.why
@@ -74,6 +78,33 @@ def test_budget_holds_in_any_period(budget):
     times = _changes(_run(RescaleBudget(Restless(), changes=budget, period_s=100)))
     assert all(sum(t <= x < t + 100 for x in times) <= budget for t in times)
     assert len(times) == budget * 3  # 300 s: the budget is used in full, not just kept
+
+
+def test_budget_counts_what_happened_not_what_was_wished():
+    """Held back by the outer guard, a wish costs the inner one nothing; a change by somebody else does."""
+    inner_first = _changes(_run(Cooldown(RescaleBudget(Restless(), changes=3, period_s=600), rest_s=100), 60))
+    outer_first = _changes(_run(RescaleBudget(Cooldown(Restless(), rest_s=100), changes=3, period_s=600), 60))
+    assert inner_first == outer_first == [10.0, 110.0, 210.0]
+    backend = _backend()
+    policy = RescaleBudget(Restless(), changes=1, period_s=500)
+    state = policy.init(CHAIN)
+    state, _ = policy.step(state, backend.observe())
+    backend.deploy(backend.deployment.scaled({"a": 2}))
+    _, decision = policy.step(state, backend.observe())
+    assert "1 changes in 500 s are spent" in decision.why["held back"]
+
+
+def test_a_policy_that_is_not_made_is_refused():
+    with pytest.raises(KnobError, match=r"as in Cooldown\(DS2\(\)\)"):
+        Bounded(Static)
+
+
+def test_bounds_of_the_topology_hold_above_those_of_the_guard():
+    narrow = Topology((Operator("a"), Operator("b", max_parallelism=4)), (("a", "b"),))
+    policy = Bounded(Static(), low=9)
+    plant = Plant({"a": Service(1e-4), "b": Service(1e-3)})
+    _, decision = policy.step(policy.init(narrow), Simulator(narrow, plant, workload.Constant(5)).observe())
+    assert decision.deployment.parallelism == {"a": 9, "b": 4}
 
 
 def test_wrappers_stack_and_pass_on_names_and_references():

@@ -5,7 +5,7 @@ Colours are Okabe and Ito's, which colour-blind readers can tell apart; lines di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Spec = dict[str, Any]
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST_LINES = 150  # through a figure, one a decision: more would only grey it
 MOST_POINTS = 600  # of a line: more than a screen can show only make the notebook heavy
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
 
@@ -41,7 +42,8 @@ class Plot:
     @property
     def bundle(self) -> dict[str, Any]:
         """The figure as one notebook output."""
-        config = {"displaylogo": False, "responsive": True}
+        # No "responsive": JupyterLab's renderer follows the width, and plotly's own way forgets the height.
+        config = {"displaylogo": False, "showSendToCloud": False}
         return {PLOTLY_MIME: {**self.spec, "config": config}, "text/plain": self.summary}
 
     def _ipython_display_(self) -> None:
@@ -62,7 +64,6 @@ def plot(traces: list[Spec], layout: Spec, summary: str, *, height: int, title: 
         "font": {"color": "#222222"},
         "hovermode": "closest",
         "meta": {"summary": summary},  # travels with the figure into notebooks and reports
-        "uirevision": "keep",  # a redraw does not undo the reader's zoom
     }
     if title:
         layout["title"] = {"text": escape(title), "font": {"size": 15}}
@@ -73,9 +74,9 @@ def axis(title: str, **more: Any) -> Spec:
     return {"title": {"text": title}, "gridcolor": "#E5E5E5", "zerolinecolor": "#BBBBBB", "automargin": True, **more}
 
 
-def numbers(values: Any) -> list[float | None]:
-    """Plain numbers; what is not a number becomes a gap, since JSON has no word for it."""
-    return [None if v != v else v for v in values.tolist()]
+def numbers(values: Iterable[float | None]) -> list[float | None]:
+    """What is not a number becomes a gap, since JSON has no word for it."""
+    return [None if v != v else v for v in values]
 
 
 def si(value: float) -> str:

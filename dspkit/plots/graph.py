@@ -8,7 +8,7 @@ from ..core import Edge, Snapshot, Topology
 from .base import Plot, Spec, plot, si
 
 
-def topology(topology: Topology, snapshot: Snapshot | None = None, *, title: str = "", row_px: int = 90) -> Plot:
+def topology(topology: Topology, snapshot: Snapshot | None = None, *, title: str = "", row_px: int = 110) -> Plot:
     """The graph of operators, sources left; with a snapshot: rates on edges, instances and busy share in the nodes."""
     place, bends = positions(topology)
     notes = []

@@ -1,53 +1,64 @@
-"""A run from top to bottom, and a load, over time."""
+"""A run from top to bottom, and a load, over time.
+
+Made from the steps themselves: a live view draws several times a second, and data frames of a long run take longer.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..core import Step
 from ..errors import DspkitError
-from ..history import History
-from .base import DASHES, MOST_POINTS, PALETTE, Plot, Spec, axis, numbers, plot, si
+from ..history import History, changes, why_text
+from .base import DASHES, MOST_LINES, MOST_POINTS, PALETTE, Plot, Spec, axis, numbers, plot, si
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..workload import Workload
+
+Values = Sequence[float | None]
 
 
 def timeline(
     history: History, *, target_latency_s: float | None = None, until_s: float | None = None, title: str = ""
 ) -> Plot:
-    """A run from top to bottom: load and throughput, latency, parallelism, backlog; each decision is a diamond.
+    """A run from top to bottom: load and throughput, latency, parallelism, backlog.
 
-    `until_s` is where the time axis ends, for a run that is still going.
+    Each decision is a diamond, what was done by hand a circle. `until_s` is where the time axis ends, for a run that
+    is still going.
     """
     if not len(history):
         raise DspkitError("an empty history", expected="at least one step", fix="run a policy first")
-    app, operators = _thin(history.application), history.operators
+    seen = [step.snapshot for step in _thin(history.steps)]
+    t = [s.t for s in seen]
     traces = [
-        _line(1, app.t, app.source_rate, "input rate", 0, dash="dash", shape="vh"),
-        _line(1, app.t, app.throughput, "throughput", 1),
-        _line(2, app.t, app.latency_mean, "mean latency", 2),
-        _line(2, app.t, app.latency_p99, "99th percentile", 3, dash="dot"),
+        _line(1, t, [s.source_rate for s in seen], "input rate", 0, dash="dash", shape="vh"),
+        _line(1, t, [s.throughput for s in seen], "throughput", 1),
+        _line(2, t, [s.latency.mean if s.latency else None for s in seen], "mean latency", 2),
+        _line(2, t, [s.latency.p99 if s.latency else None for s in seen], "99th percentile", 3, dash="dot"),
     ]
     if target_latency_s is not None:
-        traces.append(_line(2, app.t, 0 * app.t + target_latency_s, "latency target", 6, dash="dash"))
+        traces.append(_line(2, t, [target_latency_s] * len(t), "latency target", 6, dash="dash"))
+    most = 1
     for i, name in enumerate(history.topology.order):
-        mine, shown, dash = _thin(operators[operators.operator == name]), escape(name), DASHES[i % len(DASHES)]
-        traces.append(_line(3, mine.t, mine.parallelism, shown, i, dash=dash, shape="vh", legendgroup=shown))
-        traces.append(_line(4, mine.t, mine.backlog, shown, i, dash=dash, legendgroup=shown, showlegend=False))
-    marks, lines = _decisions(history)
+        mine, shown, dash = [s.operators.get(name) for s in seen], escape(name), DASHES[i % len(DASHES)]
+        instances, waiting = [m.parallelism if m else None for m in mine], [m.backlog if m else None for m in mine]
+        traces.append(_line(3, t, instances, shown, i, dash=dash, shape="vh", legendgroup=shown))
+        traces.append(_line(4, t, waiting, shown, i, dash=dash, legendgroup=shown, showlegend=False))
+        most = max([most, *(k for k in instances if k)])
+    marks, lines = _marks(history)
     layout: dict[str, Any] = {"shapes": lines}
     titles = ("records/s", "latency, s", "instances", "records waiting")
     for row, (name, domain) in enumerate(zip(titles, _rows(0.27, 0.24, 0.26, 0.23), strict=True), 1):
-        layout[f"yaxis{row}"] = axis(name, domain=domain, anchor=f"x{row}", rangemode="tozero")
-        layout[f"xaxis{row}"] = axis("", matches="x4", anchor=f"y{row}", showticklabels=row == 4)
-    start = history[0].snapshot.t - history[0].snapshot.window_s
-    ends = {"range": [start, until_s if until_s is not None else history[-1].snapshot.t]}
-    layout["yaxis3"]["dtick"] = math.ceil(max(operators.parallelism, default=1) / 6)  # whole instances
-    layout["xaxis4"] = axis("seconds since the start", anchor="y4", **ends)
+        n = _axis_number(row)
+        layout[f"yaxis{n}"] = axis(name, domain=domain, anchor=f"x{n}", rangemode="tozero")
+        layout[f"xaxis{n}"] = axis("", matches="x4", anchor=f"y{n}", showticklabels=row == 4)
+    layout["yaxis3"]["dtick"] = math.ceil(most / 6)  # whole instances
+    layout["yaxis5"] = {"overlaying": "y3", "anchor": "x3", "range": [0, 1], "visible": False, "fixedrange": True}
+    ends = [t[0] - seen[0].window_s, t[-1] if until_s is None else until_s]
+    layout["xaxis4"] = axis("seconds since the start", anchor="y4", range=ends)
     return plot([*traces, *marks], layout, tell(history, target_latency_s), height=640, title=title)
 
 
@@ -57,15 +68,7 @@ def workload(load: Workload, duration_s: float, *, title: str = "", height: int 
 
     t = np.linspace(0, duration_s, MOST_POINTS)
     rates = load.rates(t)
-    line = {"color": PALETTE[0], "shape": "hv"}
-    trace = {
-        "type": "scatter",
-        "x": numbers(t),
-        "y": numbers(rates),
-        "name": "input rate",
-        "line": line,
-        "fill": "tozeroy",
-    }
+    trace = _line(1, t.tolist(), rates.tolist(), "input rate", 0, shape="hv", fill="tozeroy")
     layout = {"xaxis": axis("seconds since the start"), "yaxis": axis("records/s", rangemode="tozero")}
     said = f"Between {si(rates.min())} and {si(rates.max())} records/s, {si(rates.mean())} on average."
     return plot([trace], layout, said, height=height, title=title)
@@ -73,53 +76,68 @@ def workload(load: Workload, duration_s: float, *, title: str = "", height: int 
 
 def tell(history: History, target_latency_s: float | None = None) -> str:
     """A run in one sentence."""
-    app = history.application
-    seconds = app.t.iloc[-1] - app.t.iloc[0] + app.window_s.iloc[0]
-    said = f"In {seconds:,.0f} s the job did {si(app.throughput.mean())} of {si(app.source_rate.mean())} records/s"
-    if app.latency_mean.notna().any():
-        said += f" at a mean latency of {app.latency_mean.mean():.3g} s"
+    seen = [step.snapshot for step in history]
+    seconds = seen[-1].t - seen[0].t + seen[0].window_s
+    did, offered = (sum(values) / len(seen) for values in ([s.throughput for s in seen], [s.source_rate for s in seen]))
+    said = f"In {seconds:,.0f} s the job did {si(did)} of {si(offered)} records/s"
+    if latencies := [s.latency.mean for s in seen if s.latency is not None]:
+        said += f" at a mean latency of {sum(latencies) / len(latencies):.3g} s"
         if target_latency_s is not None:
-            late = (app.latency_mean > target_latency_s).sum() / len(app)
-            said += f" (above its target of {target_latency_s:g} s in {late:.0%} of the windows)"
-    said += f"; {int(app.rescaled.sum())} rescalings led from {app.instances.iloc[0]} to {app.instances.iloc[-1]}"
-    return said + f" instances; {si(app.lag.iloc[-1])} records wait at the end."
+            late = sum(latency > target_latency_s for latency in latencies) / len(latencies)
+            said += f" (above its target of {target_latency_s:g} s in {late:.0%} of the windows that had any)"
+    first, last = seen[0].deployment.instances, seen[-1].deployment.instances
+    said += f"; {sum(step.rescaled for step in history)} rescalings"
+    if history.notes:
+        said += f" and {len(history.notes)} turns by hand"
+    return f"{said} led from {first} to {last} instances; {si(seen[-1].lag)} records wait at the end."
 
 
-def _decisions(history: History) -> tuple[list[Spec], list[Spec]]:
-    """A diamond with the reason for each change, and a line through all rows."""
-    decisions = history.decisions
-    acted = decisions[decisions.rescaled]
+def _marks(history: History) -> tuple[list[Spec], list[Spec]]:
+    """A diamond with its reason for each decision that changed something, a circle for what was done by hand, and a
+    line through all rows for each, unless there are too many to tell apart.
+    """
+    acted = [(s.snapshot, s.decision) for s in history if s.rescaled and s.decision is not None]
+    decisions = [
+        (s.t, f"{escape(changes(s.deployment, d.deployment))}<br>{escape(why_text(d.why)).replace('; ', '<br>')}")
+        for s, d in acted
+    ]
+    by_hand = [(t, escape(what)) for t, what in history.notes]
     lines = [
         {"type": "line", "x0": t, "x1": t, "xref": "x4", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
          "line": {"width": 1, "dash": "dot", "color": "#999999"}}
-        for t in acted.t.tolist()
+        for t, _ in [*decisions, *by_hand]
     ]  # fmt: skip
-    if not len(acted):
-        return [], lines
-    text = [f"{escape(str(d.changes))}<br>{escape(str(d.why)).replace('; ', '<br>')}" for d in acted.itertuples()]
-    marks = {
-        "type": "scatter", "x": numbers(acted.t), "y": [0.0] * len(acted), "xaxis": "x3", "yaxis": "y3",
-        "name": "decision", "mode": "markers", "cliponaxis": False,
-        "marker": {"symbol": "diamond", "size": 9, "color": "#000000"},
-        "text": text, "hovertemplate": "t = %{x:g} s<br>%{text}<extra>decision</extra>",
+    kinds = (("decision", "diamond", decisions), ("by hand", "circle-open", by_hand))
+    return [_points(*kind) for kind in kinds if kind[2]], lines if len(lines) <= MOST_LINES else []
+
+
+def _points(name: str, symbol: str, points: Sequence[tuple[float, str]]) -> Spec:
+    return {
+        "type": "scatter", "mode": "markers", "name": name, "xaxis": "x3", "yaxis": "y5",
+        "x": [t for t, _ in points], "y": [0.06] * len(points), "text": [text for _, text in points],
+        "marker": {"symbol": symbol, "size": 10, "color": "#000000", "line": {"width": 2}},
+        "hovertemplate": f"t = %{{x:g}} s<br>%{{text}}<extra>{name}</extra>",
     }  # fmt: skip
-    return [marks], lines
 
 
 def _line(
-    row: int, x: pd.Series, y: pd.Series, name: str, colour: int,
-    *, dash: str = "solid", shape: str = "linear", **more: Any,
-) -> Spec:  # fmt: skip
+    row: int, x: Values, y: Values, name: str, colour: int, *, dash: str = "solid", shape: str = "linear", **more: Any
+) -> Spec:
     line = {"color": PALETTE[colour % len(PALETTE)], "dash": dash, "shape": shape, "width": 2}
-    axes = {"xaxis": f"x{row}", "yaxis": f"y{row}"}
+    axes = {"xaxis": f"x{_axis_number(row)}", "yaxis": f"y{_axis_number(row)}"}
     points = {"x": numbers(x), "y": numbers(y)}
     return {"type": "scatter", "mode": "lines", "name": name, "line": line, **points, **axes, **more}
 
 
-def _thin(frame: pd.DataFrame) -> pd.DataFrame:
-    """Every n-th row and the last, so that no line has more than MOST_POINTS."""
-    every = -(-len(frame) // MOST_POINTS)
-    return frame if every <= 1 else frame.iloc[[*range(0, len(frame) - 1, every), len(frame) - 1]]
+def _axis_number(row: int) -> str:
+    """plotly calls the first axis "x", the second "x2"."""
+    return "" if row == 1 else str(row)
+
+
+def _thin(steps: Sequence[Step]) -> Sequence[Step]:
+    """Every n-th step and the last, so that no line has more than MOST_POINTS or so."""
+    every = -(-len(steps) // MOST_POINTS)
+    return steps if every <= 1 else [*steps[:-1:every], steps[-1]]
 
 
 def _rows(*heights: float, gap: float = 0.035) -> list[list[float]]:

@@ -99,10 +99,10 @@ class DS2(Knobs):
         wanted, unknown = dict(snapshot.deployment.parallelism), []
         for name in topology.order:
             metrics, t = snapshot.operators.get(name), demand[name]
-            if metrics is None or not metrics.true_rate or t is None:
+            if metrics is None or t is None or (t > 0 and not metrics.true_rate):
                 unknown.append(name)
             elif self._scales(topology, name):
-                wanted |= topology.clip({name: t / metrics.true_rate})
+                wanted |= topology.clip({name: t / metrics.true_rate if t and metrics.true_rate else 0.0})
         return wanted, unknown
 
 
@@ -119,11 +119,19 @@ def demands(topology: Topology, snapshot: Snapshot) -> dict[str, float | None]:
         total: float | None = 0.0
         for parent in topology.upstream(name):
             t, s = demand[parent], snapshot.selectivity((parent, name))
+            if t == 0:
+                continue  # nothing comes from there, whatever the selectivity was
             total = None if total is None or t is None or s is None else total + s * t
         demand[name] = total
     return demand
 
 
 def _ratio(topology: Topology, snapshot: Snapshot) -> float:
-    taken = sum(m.processing_rate for n, m in snapshot.operators.items() if n in topology.sources)
-    return snapshot.source_rate / taken if taken > 0 else math.inf
+    """Offered over taken source rate; 1, which boosts nothing, where that cannot be told."""
+    offered = taken = 0.0
+    for source in topology.sources:
+        metrics, rate = snapshot.operators.get(source), snapshot.source_rates.get(source)
+        if metrics is None or rate is None:
+            return 1.0
+        offered, taken = offered + rate, taken + metrics.processing_rate
+    return offered / taken if taken > 0 else 1.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Decision, Policy, Snapshot, Topology
+from ..core import Decision, Deployment, Policy, Snapshot, Topology
 from ..errors import KnobError
 from ..knobs import Knobs, knob
 
@@ -19,6 +19,11 @@ from ..knobs import Knobs, knob
 class _Wrapper(Knobs):
     policy: Policy
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.policy, type) or not isinstance(self.policy, Policy):
+            raise KnobError(f"policy {self.policy!r}", expected="a policy that is made", fix="as in Cooldown(DS2())")
+
     @property
     def name(self) -> str:
         return f"{type(self).__name__.lower()}({self.policy.name})"
@@ -26,10 +31,6 @@ class _Wrapper(Knobs):
     @property
     def reference(self) -> Any:
         return getattr(self.policy, "reference", ())
-
-
-def _held(decision: Decision, snapshot: Snapshot, rule: str) -> Decision:
-    return Decision(snapshot.deployment, {**decision.why, "held back": rule})
 
 
 @dataclass(frozen=True)
@@ -65,38 +66,45 @@ class Cooldown(_Wrapper):
     rest_s: float = knob(60.0, "rest after a change", low=0.0, high=86_400.0, unit="s")
 
     def init(self, topology: Topology, seed: int = 0) -> Any:
-        return None, None, self.policy.init(topology, seed)
+        return None, (), self.policy.init(topology, seed)
 
     def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
-        seen, changed_at, inner = state
+        seen, changed, inner = state
         inner, decision = self.policy.step(inner, snapshot)
-        start = snapshot.t - snapshot.window_s  # a change seen now was made when this window began
-        if seen is not None and snapshot.deployment != seen:
-            changed_at = start
-        wants = decision.deployment != snapshot.deployment
-        if wants and changed_at is not None and snapshot.t - changed_at < self.rest_s:
-            decision = _held(decision, snapshot, f"rests until t = {changed_at + self.rest_s:g} s")
-        return (snapshot.deployment, changed_at, inner), decision
+        changed = _changed(seen, changed, snapshot)[-1:]
+        if changed and snapshot.t - changed[0] < self.rest_s:
+            decision = _held(decision, snapshot, f"rests until t = {changed[0] + self.rest_s:g} s")
+        return (snapshot.deployment, changed, inner), decision
 
 
 @dataclass(frozen=True)
 class RescaleBudget(_Wrapper):
-    """At most `changes` changes in any `period_s` seconds."""
+    """At most `changes` changes in any `period_s` seconds; those that others make count as well."""
 
     changes: int = knob(3, "changes allowed in a period", low=0, high=10_000)
     period_s: float = knob(600.0, "length of the period", low=1.0, high=86_400.0, unit="s")
 
     def init(self, topology: Topology, seed: int = 0) -> Any:
-        return (), self.policy.init(topology, seed)
+        return None, (), self.policy.init(topology, seed)
 
     def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
-        spent, inner = state
+        seen, spent, inner = state
         inner, decision = self.policy.step(inner, snapshot)
-        spent = tuple(t for t in spent if snapshot.t - t < self.period_s)
-        if decision.deployment != snapshot.deployment:
-            if len(spent) >= self.changes:
-                rule = f"{self.changes} changes in {self.period_s:g} s are spent"
-                decision = _held(decision, snapshot, rule)
-            else:
-                spent = (*spent, snapshot.t)
-        return (spent, inner), decision
+        spent = tuple(t for t in _changed(seen, spent, snapshot) if snapshot.t - t < self.period_s)
+        if len(spent) >= self.changes:
+            decision = _held(decision, snapshot, f"{self.changes} changes in {self.period_s:g} s are spent")
+        return (snapshot.deployment, spent, inner), decision
+
+
+def _changed(seen: Deployment | None, times: tuple[float, ...], snapshot: Snapshot) -> tuple[float, ...]:
+    """When what runs was changed: a change that shows now was made when this window began."""
+    if seen is None or snapshot.deployment == seen:
+        return times
+    return (*times, snapshot.t - snapshot.window_s)
+
+
+def _held(decision: Decision, snapshot: Snapshot, rule: str) -> Decision:
+    """The decision, if it changes nothing; else what runs, and why."""
+    if decision.deployment == snapshot.deployment:
+        return decision
+    return Decision(snapshot.deployment, {**decision.why, "held back": rule})

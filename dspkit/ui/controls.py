@@ -10,7 +10,6 @@ from typing import Any
 
 import ipywidgets as w
 
-from ..errors import DspkitError
 from ..knobs import Knob, knobs
 
 WIDE = {"description_width": "132px"}
@@ -27,6 +26,11 @@ def slider(low: float, high: float, value: float, name: str, help: str, **more: 
         return w.FloatLogSlider(value=value, step=0.01, readout_format=".3g", **ends, **options)
     step = 10 ** math.floor(math.log10((high - low) / 50))
     return w.FloatSlider(min=low, max=high, value=value, step=step, readout_format=".3g", **options)
+
+
+def read(widget: Any) -> Any:
+    """A control's value as it was meant: browsers send 0.9999999999999999 for a slider at 1."""
+    return round(widget.value, 10) if isinstance(widget.value, float) else widget.value
 
 
 def control(knob: Knob) -> Any | None:
@@ -46,17 +50,17 @@ def control(knob: Knob) -> Any | None:
 class Panel:
     """Widgets for all knobs of `thing`, a frozen dataclass.
 
-    `changed(new)` is called with a changed copy, or `failed(error)` where the knobs do not go together.
+    `changed(new)` is called with what the controls say together, or `failed(error)` where they do not go together.
     """
 
     def __init__(self, thing: Any, changed: Callable[[Any], None], failed: Callable[[Exception], None]):
         self.thing, self._changed, self._failed = thing, changed, failed
         self._controls = {k.name: c for k in knobs(thing) if (c := control(k)) is not None}
-        for name, widget in self._controls.items():
-            widget.observe(lambda change, name=name: self._turn(name, change["new"]), "value")
-        said = (type(thing).__doc__ or "").strip().splitlines()[0]
+        for widget in self._controls.values():
+            widget.observe(self._turn, "value")
+        said = (type(thing).__doc__ or "").strip().partition("\n")[0]
         note = w.HTML(f'<div style="line-height:1.3">{escape(said)}</div>', layout=ROOM)
-        self.view = w.VBox([note, *self._controls.values()])
+        self.view = w.VBox([note, *self])
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._controls.values())
@@ -64,10 +68,23 @@ class Panel:
     def __getitem__(self, name: str) -> Any:
         return self._controls[name]
 
-    def _turn(self, name: str, value: Any) -> None:
+    def close(self) -> None:
+        close(self.view)
+
+    def _turn(self, _: Any) -> None:
         try:
-            self.thing = replace(self.thing, **{name: value})
-        except DspkitError as error:
+            self.thing = replace(self.thing, **{name: read(c) for name, c in self._controls.items()})
+        except Exception as error:  # a policy's own checks may raise anything
             self._failed(error)
         else:
             self._changed(self.thing)
+
+
+def close(view: Any) -> None:
+    """Take a view and all in it out of the kernel's list of widgets, which would keep them for ever."""
+    for child in getattr(view, "children", ()):
+        close(child)
+    for part in (view, getattr(view, "layout", None), getattr(view, "style", None)):
+        if isinstance(part, w.Widget):
+            part.unobserve_all()
+            part.close()

@@ -1,44 +1,42 @@
 """The Explorer: pick an application, a load and a policy, run it, turn the knobs while it runs, export what happened.
 
-Work runs in a thread and hands pictures to the browser by setting traits; callbacks only note what is wanted.
+Work runs in a thread (run.py) and hands pictures to the browser by setting traits; callbacks only note what is wanted.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from html import escape
 from typing import Any
-
-import ipywidgets as w
 
 from .. import plots, policies, report, topologies
 from ..core import Backend, Policy
 from ..errors import DspkitError
 from ..frozen import FrozenMap
 from ..history import History
-from ..loop import describe, mape
 from ..topologies import App
-from .background import Background
-from .controls import ROOM, WIDE, Panel, slider
+from .controls import Panel, read
+from .run import Run
 from .settings import Settings, dials
-
-REDRAW_S = 0.25  # a browser that must draw more often falls behind
+from .view import View
 
 
 def _guarded(callback: Callable[..., None]) -> Callable[..., None]:
-    """An error in a callback becomes a line in the view instead of a trace in a log that nobody reads."""
+    """An error in a callback becomes a line in the view instead of a trace in a log that nobody reads.
+
+    The line stays until the same callback succeeds.
+    """
 
     @wraps(callback)
     def guarded(self: Explorer, *args: Any, **options: Any) -> None:
         try:
-            self._fail(None)
             callback(self, *args, **options)
         except Exception as error:
-            self._fail(error)
+            self._fail(callback.__name__, error)
+        else:
+            self._fail(callback.__name__, None)
 
     return guarded
 
@@ -50,38 +48,50 @@ class Explorer:
     """
 
     def __init__(self, app: str = "word_count", policy: str | Policy = "ds2", *, windows: int = 90, speed: int = 8):
-        """`speed` is in windows a second; 0 is as fast as it goes."""
+        """`speed` is in windows a second; 0 is as fast as it goes. A run that goes in this kernel is told to stop."""
+        Run.stop_latest()  # as when the cell is run again: its former view, and its Stop button, are gone
         chosen = policies.get(policy)() if isinstance(policy, str) else policy
-        known = {**policies.available(), chosen.name: type(chosen)}
-        self.settings = Settings(app, chosen, windows=windows)
-        self.history: History | None = None
-        self._background, self._turned = Background(), threading.Event()
-        self._moved: Mapping[str, int] = FrozenMap()  # sliders a person moved since the run last looked
-        self._build(sorted(topologies.available()), sorted(known), speed)
-        self._known = known
+        if app not in topologies.available():
+            known = ", ".join(topologies.available())
+            raise DspkitError(f"application {app!r}", expected=f"one of {known}", fix="check the name")
+        self._makers: dict[str, Callable[[], Policy]] = {**policies.available(), chosen.name: lambda: chosen}
+        self._first = self.settings = Settings(app, chosen, windows=windows)
+        self._lock = threading.RLock()  # the run's thread and callbacks both draw
+        self._errors: dict[str, str] = {}
+        self._live: Run | None = None
+        press = {"Start": self.start, "Stop": self.stop, "Reset": self.reset, "Export report": self.export}
+        self.view = View(sorted(topologies.available()), sorted(self._makers), speed, press)
         self._use_app(app)
         self._use_policy(chosen)
-        self._app.observe(self._pick_app, "value")
-        self._policy.observe(self._pick_policy, "value")
+        for name in ("scale", "target", "settle"):
+            getattr(self.view, name).observe(self._set, "value")
+        self.view.app.observe(lambda change: self._pick_app(change["new"]), "value")
+        self.view.policy.observe(lambda change: self._pick_policy(change["new"]), "value")
 
     # What a person or a test does
 
     @_guarded
     def start(self, _: Any = None) -> None:
-        """Begin a run with the present settings, from the start; a run that is going ends."""
-        self._background.start(self._run)
+        """Begin a run with the present settings, from the start; a run that is going ends first."""
+        self._errors.clear()
+        self.view.tell("Starting…")
+        self._live = Run(self.settings, self._begin, self._show, lambda: self.view.speed.value)
+        self._live.start()
+        self._enable()
 
     @_guarded
     def stop(self, _: Any = None) -> None:
-        """End the run; what it recorded stays."""
-        self._background.stop()
+        """Ask the run to end; what it recorded stays. Returns at once: `wait` waits."""
+        if self.running and self._live is not None:
+            self._live.stop()
+            self.view.tell("Stopping…")
 
     @_guarded
     def reset(self, _: Any = None) -> None:
-        """End the run, forget what it recorded, and put the controls back to the application's own values."""
-        self._background.stop()
-        self._use_app(self.settings.app)
-        self._use_policy(type(self.settings.policy)())
+        """End the run, forget what it recorded, and put all controls back to what they were at first."""
+        self._use_app(self._first.app)
+        self._use_policy(self._first.policy)
+        self.view.settle.value = self._first.settle
 
     @_guarded
     def export(self, _: Any = None) -> None:
@@ -89,209 +99,140 @@ class Explorer:
         history = self.history[:] if self.history else None
         if not history:
             raise DspkitError("no run to export", expected="a run of at least one window", fix="press Start first")
-        path = report.from_history(history, target_latency_s=self.settings.target_latency_s)
-        self._status.value = f"Report written: <code>{escape(str(path))}</code>"
-        self.report_path = path
+        self.report_path = report.from_history(history, target_latency_s=self.settings.target_latency_s)
+        self.view.link_to(self.report_path)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the run is over; whether it is."""
-        return self._background.wait(timeout_s)
+        return self._live is None or self._live.wait(timeout_s)
 
     @property
     def running(self) -> bool:
-        return self._background.running
+        return self._live is not None and self._live.running
+
+    @property
+    def history(self) -> History | None:
+        """What the last run recorded so far."""
+        return self._live.history if self._live is not None else None
 
     @property
     def error(self) -> str:
-        """The line that tells of an error, or nothing."""
-        return str(self._error.value)
+        """The lines that tell of errors, or nothing."""
+        return str(self.view.error.value)
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        display(self.view)  # type: ignore[no-untyped-call]
+        display(self.view.box)  # type: ignore[no-untyped-call]
 
     # Controls
 
-    def _build(self, apps: list[str], names: list[str], speed: int) -> None:
-        self._buttons = w.HBox(
-            [
-                _button("Start", "play", "begin a run from the start", self.start),
-                _button("Stop", "stop", "end the run and keep what it recorded", self.stop),
-                _button("Reset", "refresh", "forget the run, all controls back to their defaults", self.reset),
-                _button("Export report", "download", "write the run as one HTML file", self.export),
-            ]
-        )
-        self._app = w.Dropdown(options=apps, description="application", style=WIDE, layout=ROOM)
-        self._policy = w.Dropdown(options=names, description="policy", style=WIDE, layout=ROOM)
-        self._scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of the application's own")
-        self._target = slider(0.01, 2.0, 0.18, "latency target, s", "the line that latency should stay below")
-        self._settle = slider(0, 10, 0, "settle, windows", "windows after a change that the policy does not see")
-        self._speed = slider(0, 30, speed, "speed, windows/s", "how fast simulated time runs; 0 is as fast as it goes")
-        self._scale.observe(lambda change: self._set(scale=change["new"]), "value")
-        self._target.observe(lambda change: self._set(target_latency_s=change["new"]), "value")
-        self._settle.observe(lambda change: self._set(settle=change["new"]), "value")
-        self._panel_box, self._operator_box = w.VBox(), w.VBox()
-        self._load, self._chart, self._graph = w.Output(), w.Output(), w.Output()
-        self._status, self._error, self._why, self._code = (w.HTML() for _ in range(4))
-        self._progress = w.IntProgress(min=0, layout={"width": "330px"})
-        left = w.VBox(
-            [
-                self._app, self._scale, self._load, self._policy, self._panel_box, _heading("Parallelism"),
-                self._operator_box, _heading("Thresholds"), self._target, _heading("Run"), self._settle, self._speed,
-            ],
-            layout={"min_width": "350px", "max_width": "350px", "overflow": "hidden"},
-        )  # fmt: skip
-        right = w.VBox(
-            [self._buttons, self._progress, self._status, self._error, self._chart, self._why, self._graph, self._code],
-            layout={"flex": "1 1 auto", "min_width": "0", "overflow": "hidden"},
-        )
-        self.view = w.HBox([left, right])
+    @_guarded
+    def _set(self, change: Any) -> None:
+        names = {"scale": "scale", "target": "target_latency_s", "settle": "settle"}
+        values = {field: read(getattr(self.view, name)) for name, field in names.items()}
+        only_target = change["owner"] is self.view.target
+        self._apply(replace(self.settings, **values))
+        if only_target and self.history and not self.running:
+            with self._lock:
+                self.view.draw_run(self.history, self.settings)
+
+    def _apply(self, settings: Settings) -> None:
+        self.settings = settings
+        if self._live is not None:
+            self._live.turn(settings)
+        self.view.draw_settings(self._now, settings)
 
     @_guarded
-    def _set(self, **changed: Any) -> None:
-        self.settings = replace(self.settings, **changed)
-        self._turned.set()
-        self._draw_settings()
-        if not self.running:
-            self._draw_still()
+    def _pick_app(self, name: str) -> None:
+        if name != self.settings.app:
+            self._use_app(name)
 
     @_guarded
-    def _pick_app(self, change: Any) -> None:
-        self._background.stop()
-        self._use_app(change["new"])
-
-    @_guarded
-    def _pick_policy(self, change: Any) -> None:
-        self._use_policy(self._known[change["new"]]())
+    def _pick_policy(self, name: str) -> None:
+        if name != self.settings.policy.name:
+            self._use_policy(self._makers[name]())
 
     def _use_app(self, name: str) -> None:
-        if name not in topologies.available():
-            known = ", ".join(topologies.available())
-            raise DspkitError(f"application {name!r}", expected=f"one of {known}", fix="check the name")
-        self._now: App = topologies.available()[name]()
-        self.history = None
-        start = self._now.topology.uniform()
-        target = self._now.target_latency_s
-        self.settings = replace(self.settings, app=name, parallelism=start, target_latency_s=target, scale=1.0)
-        self._app.value, self._target.value, self._scale.value = name, target, 1.0
-        self._sliders = {
-            o.name: slider(o.min_parallelism, o.max_parallelism, start[o.name], o.name, f"instances of {o.name}")
-            for o in self._now.topology.operators
-        }
-        for operator, widget in self._sliders.items():
-            widget.observe(lambda change, operator=operator: self._move(operator, change["new"]), "value")
-        self._operator_box.children = tuple(self._sliders.values())
-        self._progress.value, self._status.value, self._why.value = 0, "Press Start.", ""
-        self._draw_settings()
-        self._draw_still()
+        """Show another application; a run of the one before is told to stop, and shows nothing any more."""
+        with self._lock:
+            if self._live is not None:
+                self._live.stop()
+            self._live = None
+            self._now: App = topologies.available()[name]()
+            start, target = self._now.topology.uniform(), self._now.target_latency_s
+            self.settings = replace(
+                self.settings, app=name, parallelism=FrozenMap(start), target_latency_s=target, scale=1.0
+            )
+            self._sliders = self.view.sliders(self._now, start)
+            for operator, widget in self._sliders.items():
+                widget.observe(lambda change, operator=operator: self._move(operator, change["new"]), "value")
+            self.view.app.value, self.view.target.value, self.view.scale.value = name, target, 1.0
+            self.view.clear(self._now)
+            self.view.draw_settings(self._now, self.settings)
+            self.view.tell("Press Start.")
+            self._enable()
 
     def _use_policy(self, policy: Policy) -> None:
-        self._policy.value = policy.name
-        panel = Panel(policy, lambda changed: self._set(policy=changed), self._fail)
-        self._panel_box.children = (panel.view,)
-        self._set(policy=policy)
+        panel = Panel(policy, self._turn, lambda error: self._fail("knobs", error))
+        former, self.view.knobs.children = getattr(self, "_panel", None), (panel.view,)
+        self._panel = panel
+        if former is not None:
+            former.close()
+        self._turn(policy)
+        self.view.policy.value = policy.name
+
+    def _turn(self, policy: Policy) -> None:
+        self._fail("knobs", None)
+        self._apply(replace(self.settings, policy=policy))
 
     @_guarded
     def _move(self, operator: str, parallelism: int) -> None:
-        if self._background.is_this_thread():
+        if self._live is not None and self._live.is_this_thread():
             return  # the run itself moved the slider, to show what a policy decided
-        if self.running:
-            self._moved = FrozenMap({**self._moved, operator: parallelism})
-            self._turned.set()
+        self._apply(replace(self.settings, parallelism=FrozenMap({**self.settings.parallelism, operator: parallelism})))
+        if self._live is not None:
+            self._live.move(operator, parallelism)
+
+    def _enable(self) -> None:
+        self.view.buttons["Stop"].disabled = not self.running
+
+    def _fail(self, what: str, error: Exception | None) -> None:
+        if error is not None:
+            self._errors[what] = f"{type(error).__name__}: {error}"
         else:
-            self._set(parallelism=FrozenMap({**self.settings.parallelism, operator: parallelism}))
+            self._errors.pop(what, None)
+        self.view.fail(list(self._errors.values()))
 
     # The run, in its own thread
 
-    def _run(self, stop: threading.Event) -> None:
-        try:
-            self._loop(stop)
-        except Exception as error:
-            self._fail(error)
+    def _begin(self, run: Run) -> Backend:
+        s = run.settings
+        load = dials(self._now, lambda: run.settings.scale)
+        return self._now.simulator(load, parallelism=s.parallelism, seed=s.seed, window_s=s.window_s)
 
-    def _loop(self, stop: threading.Event) -> None:
-        settings, app = self.settings, self._now
-        self._follow(settings.parallelism)
-        load = dials(app, lambda: self.settings.scale)
-        with app.simulator(load, parallelism=settings.parallelism, seed=settings.seed) as backend:
-            about = {**describe(settings.policy, backend, seed=settings.seed), "code": settings.code()}
-            history = self.history = History(app.topology, about=about)
-            self._progress.max, drawn = settings.windows, 0.0
-            steps = self._steps(settings, backend)
-            while len(history) < settings.windows and not stop.is_set():
-                if self._turned.is_set():
-                    self._turned.clear()
-                    before, settings = settings, self.settings
-                    moved, self._moved = self._moved, FrozenMap()
-                    backend.deploy(backend.deployment.scaled(moved))
-                    if (settings.policy, settings.settle) != (before.policy, before.settle):
-                        steps = self._steps(settings, backend)
-                step = next(steps)
-                history.append(replace(step, index=len(history)))
-                if step.rescaled and step.decision is not None:
-                    self._follow(step.decision.deployment.parallelism)
-                if time.monotonic() - drawn >= REDRAW_S:
-                    self._draw(history)
-                    drawn = time.monotonic()
-                if self._speed.value:
-                    stop.wait(1 / self._speed.value)
-        self._draw(history)
-        said = plots.tell(history, self.settings.target_latency_s)
-        self._status.value = f"{'Stopped' if stop.is_set() else 'Finished'}. {escape(said)}"
+    def _show(self, run: Run) -> None:
+        """Draw where the run is; a run that another has replaced shows nothing any more."""
+        with self._lock:
+            if run is not self._live:
+                return
+            if run.error is not None:
+                self._fail("run", run.error)
+            if run.history:
+                self.view.draw_run(run.history, run.settings)
+                self._follow(run, run.history)
+            if run.over:
+                self.view.tell("Failed." if run.error else "Stopped." if run.stopping else "Finished.")
+                self.view.buttons["Stop"].disabled = True
+            elif not run.stopping and run.history:
+                last = run.history[-1].snapshot
+                rates = f"{plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
+                self.view.tell(f"Running: t = {last.t:g} s, {rates}.")
 
-    def _steps(self, settings: Settings, backend: Backend) -> Any:
-        return mape(settings.policy, backend, steps=None, settle=settings.settle, seed=settings.seed)
-
-    def _follow(self, parallelism: Mapping[str, int]) -> None:
-        """Sliders show what runs; the settings keep what the run began with."""
-        for operator, k in parallelism.items():
+    def _follow(self, run: Run, history: History) -> None:
+        """Sliders show what runs, and when it is over what the next run begins with."""
+        step = history[-1]
+        runs = step.decision.deployment if step.rescaled and step.decision else step.snapshot.deployment
+        shown = self.settings.parallelism if run.over else {**runs.parallelism, **run.moved}
+        for operator, k in shown.items():
             self._sliders[operator].value = k
-
-    # Pictures
-
-    def _draw(self, history: History) -> None:
-        last = history[-1].snapshot
-        end, target = self.settings.windows * last.window_s, self.settings.target_latency_s
-        self._show(self._chart, plots.timeline(history, target_latency_s=target, until_s=end))
-        self._show(self._graph, plots.topology(history.topology, last, row_px=75))
-        self._progress.value = len(history)
-        self._status.value = f"t = {last.t:g} s; {plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
-        acted = history.decisions
-        rows = "".join(
-            f"<li>t = {d.t:g} s: <b>{escape(str(d.changes))}</b> because {escape(str(d.why))}</li>"
-            for d in acted[acted.rescaled].tail(5).itertuples()
-        )
-        self._why.value = f"<b>Last decisions</b><ul style='line-height:1.4'>{rows or '<li>none yet</li>'}</ul>"
-
-    def _draw_settings(self) -> None:
-        duration = self.settings.windows * 10.0
-        self._show(self._load, plots.workload(self._now.load * self.settings.scale, duration, height=150))
-        self._code.value = f"<b>The same run as code</b><pre>{escape(self.settings.code())}</pre>"
-
-    def _draw_still(self) -> None:
-        if self.history:
-            self._draw(self.history)
-        else:
-            self._show(self._graph, plots.topology(self._now.topology, row_px=75))
-            self._chart.outputs = ()
-
-    @staticmethod
-    def _show(output: Any, plot: plots.Plot) -> None:
-        output.outputs = ({"output_type": "display_data", "data": plot.bundle, "metadata": {}},)
-
-    def _fail(self, error: Exception | None) -> None:
-        said = "" if error is None else f"{type(error).__name__}: {error}"
-        line = f'<p class="dspkit-error" role="alert" style="color:#B00020">{escape(said)}</p>' if said else ""
-        if self._error.value != line:
-            self._error.value = line
-
-
-def _button(text: str, icon: str, help: str, press: Callable[..., None]) -> Any:
-    button = w.Button(description=text, icon=icon, tooltip=help, layout={"width": "auto"})
-    button.on_click(press)
-    return button
-
-
-def _heading(text: str) -> Any:
-    return w.HTML(f"<b>{text}</b>")

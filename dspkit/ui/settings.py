@@ -23,6 +23,7 @@ class Settings:
     parallelism: Mapping[str, int] = field(default_factory=FrozenMap)
     target_latency_s: float = 0.18
     windows: int = 90
+    window_s: float = 10.0
     settle: int = 0
     seed: int = 0
 
@@ -31,6 +32,7 @@ class Settings:
         module, name = type(self.policy).__module__, type(self.policy).__name__
         simulator = [f"scale={self.scale:g}"] if self.scale != 1 else []
         simulator += [f"parallelism={dict(self.parallelism)}"] if set(self.parallelism.values()) - {1} else []
+        simulator += [f"window_s={self.window_s:g}"] if self.window_s != 10 else []
         simulator += [f"seed={self.seed}"] if self.seed else []
         loop = [f"steps={self.windows}"] + ([f"settle={self.settle}"] if self.settle else [])
         return (
