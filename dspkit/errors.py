@@ -24,7 +24,7 @@ def _rebuild(cls: type[DspkitError], came: str, expected: str, fix: str) -> Dspk
 
 
 class TopologyError(DspkitError):
-    """The graph of operators is not a connected directed acyclic graph of known names."""
+    """Not a directed acyclic graph of known names, each once and each on an edge (unless it is the only one)."""
 
 
 class DeploymentError(DspkitError):

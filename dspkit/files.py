@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,26 +21,20 @@ def write(path: str | Path, fill: Callable[[Path], object], *, overwrite: bool =
     A path that names no folder is taken as it is, relative to the working directory.
     """
     path = Path(path).absolute()
-    if path.exists() and not overwrite:
-        raise FileError(f"{path}, which exists", expected="a new name", fix="rename, or pass overwrite=True")
+    partial = path.parent / f".dspkit-{secrets.token_hex(8)}"
     try:
+        if path.is_dir():
+            raise FileError(f"{path}, which is a folder", expected="the name of a file", fix="add a file name to it")
+        if path.exists() and not overwrite:
+            raise FileError(f"{path}, which exists", expected="a new name", fix="rename, or pass overwrite=True")
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # as readable as the umask lets it be
     except OSError as error:
         raise FileError(str(error), expected="a folder to write in", fix="choose another folder") from error
-    os.close(handle)
-    partial = Path(name)
     try:
         fill(partial)
-        partial.chmod(0o666 & ~_umask())  # mkstemp makes it private; a report is for others too
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -18,11 +19,25 @@ class FrozenMap(dict[K, V]):
     1
     """
 
+    if not TYPE_CHECKING:  # to a type checker it is made as a dict is
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            made = super().__new__(cls)
+            dict.update(made, *args, **kwargs)
+            return made
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            """dict's own would fill it again when called twice."""
+
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("this mapping is frozen; make a changed copy: {**mapping, key: value}")
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
     __ior__ = _refuse
+
+    @classmethod
+    def fromkeys(cls, keys: Iterable[Any], value: Any = None) -> FrozenMap[Any, Any]:
+        return cls(dict.fromkeys(keys, value))
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -34,21 +49,39 @@ class FrozenMap(dict[K, V]):
 def plain(value: Any) -> Any:
     """`value` as None, bool, int, float, str, tuples and FrozenMaps of these: what JSON can carry and back.
 
+    Not a number becomes None, as all that was not measured; infinities, which JSON has no word for, become "inf" and
+    "-inf"; sets are sorted. Keys become str, and one that reads as another before it is quoted: nothing is dropped.
+
     >>> import numpy as np
-    >>> plain({"k": np.int64(3), "rates": [np.float32(0.5), None]})
-    {'k': 3, 'rates': (0.5, None)}
+    >>> plain({"k": np.int64(3), "rates": [np.float32(0.5), np.nan, np.inf], 1: "a", "1": "b"})
+    {'k': 3, 'rates': (0.5, None, 'inf'), '1': 'a', "'1'": 'b'}
     """
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum its value
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return float(value)
+        if math.isnan(value):
+            return None
+        return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, Mapping):
-        return FrozenMap({str(k): plain(v) for k, v in value.items()})
+        return _plain_map(value)
     if hasattr(value, "tolist"):  # numpy scalars and arrays, pandas series
         return plain(value.tolist())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-        return tuple(plain(v) for v in items)
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(v) for v in value)
+    if isinstance(value, (set, frozenset)):
+        return tuple(sorted(map(plain, value), key=lambda v: (str(v), repr(v))))  # 1 and "1" in one order, always
     return str(value)
+
+
+def _plain_map(mapping: Mapping[Any, Any]) -> FrozenMap[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in mapping.items():
+        name = plain(key) if isinstance(key, str) else str(key)
+        while name in made:
+            name = repr(name)
+        made[name] = plain(value)
+    return FrozenMap(made)

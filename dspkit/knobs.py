@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from .errors import KnobError
+
+_LONGEST = 20  # of a sequence that is shown in full
 
 
 def knob(
@@ -43,11 +46,13 @@ class Knob:
     choices: tuple[Any, ...]
     unit: str
     source: str
-    infinite: bool
+    infinite: bool = False
 
 
 class Knobs:
     """Base of dataclasses whose fields are made with `knob()`: checks each value when one is made.
+
+    Numbers are kept as plain int and float, whatever kind they came as (numpy's, say).
 
     >>> @dataclass(frozen=True)
     ... class Rule(Knobs):
@@ -59,7 +64,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         for k in knobs(self):
-            _check(type(self).__name__, k)
+            object.__setattr__(self, k.name, _checked(type(self).__name__, k))
 
 
 def knobs(thing: Any) -> Iterator[Knob]:
@@ -73,6 +78,8 @@ def knobs(thing: Any) -> Iterator[Knob]:
 def call(thing: Any) -> str:
     """The call that makes `thing`, a dataclass, with only what differs from its defaults.
 
+    It is code that makes the same again, but for long sequences, which are summed up in <>.
+
     >>> @dataclass(frozen=True)
     ... class Rule(Knobs):
     ...     target: float = knob(0.7, "busy share to aim at", low=0.1, high=1.0)
@@ -83,21 +90,49 @@ def call(thing: Any) -> str:
     for f in dataclasses.fields(thing):
         value = getattr(thing, f.name)
         default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
-        if value != default and (value or default is not None):  # an empty collection is what None became
-            parts.append(f"{f.name}={call(value) if dataclasses.is_dataclass(value) else repr(value)}")
+        if f.init and value != default:
+            parts.append(f"{f.name}={_code(value)}")
     return f"{type(thing).__name__}({', '.join(parts)})"
 
 
-def _check(owner: str, k: Knob) -> None:
+def _code(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return call(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_code(k)}: {_code(v)}' for k, v in value.items())}}}"
+    if type(value) is tuple:
+        if len(value) > _LONGEST:
+            return f"<{len(value)} values, {_code(value[0])} to {_code(value[-1])}>"
+        return f"({', '.join(map(_code, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')"
+    return repr(value)
+
+
+def _checked(owner: str, k: Knob) -> Any:
+    """The knob's value as it is kept, or a KnobError."""
     if k.choices:
-        good, expected = k.value in k.choices, f"one of {', '.join(map(repr, k.choices))}"
-    elif k.low is None and k.high is None:
-        return
-    else:
-        whole = isinstance(k.low, int) and isinstance(k.high, int)
-        low, high = -math.inf if k.low is None else k.low, math.inf if k.high is None else k.high
-        expected = f"a {'whole ' if whole else ''}number from {k.low} to {k.high}"
-        good = isinstance(k.value, int if whole else (int, float)) and not isinstance(k.value, bool)
-        good = good and low <= k.value <= high
-    if not good:
-        raise KnobError(f"{owner}.{k.name} = {k.value!r}", expected=expected, fix=k.help)
+        if k.value not in k.choices:
+            raise _wrong(owner, k, f"one of {', '.join(map(repr, k.choices))}")
+        return k.choices[k.choices.index(k.value)]  # False, not the 0 that equals it
+    if k.low is None and k.high is None:
+        return k.value
+    low, high = -math.inf if k.low is None else k.low, math.inf if k.high is None else k.high
+    whole = isinstance(k.low, int) and isinstance(k.high, int)
+    kind: Any = Integral if whole else Real
+    try:
+        value = (int if whole else float)(k.value) if isinstance(k.value, kind) else math.nan
+    except OverflowError:  # a whole number beyond all floats
+        value = math.nan
+    if (
+        isinstance(k.value, bool)
+        or not low <= value <= high
+        or not (k.infinite or math.isfinite(value) or k.name == "boost_above")
+    ):
+        noun = "whole number" if whole else "number" if k.infinite or math.isfinite(high - low) else "finite number"
+        raise _wrong(owner, k, f"a {noun} from {low} to {high}")
+    return value
+
+
+def _wrong(owner: str, k: Knob, expected: str) -> KnobError:
+    return KnobError(f"{owner}.{k.name} = {k.value!r}", expected=expected, fix=k.help)

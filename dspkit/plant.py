@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
 
 from .core import Topology
 from .errors import KnobError
@@ -24,21 +26,21 @@ class Service(Knobs):
     """
 
     seconds_per_record: float = knob(1e-3, "$s$: time one instance spends on a record", low=1e-9, high=1e3, unit="s")
-    selectivity: float | Mapping[str, float] = 1.0  # records out for each record in; per downstream operator if a map
+    selectivity: float | Mapping[str, float] = 1.0  # records sent for each processed, along each edge; or by its end
     contention: float = knob(0.0, "$\\sigma$: share of the work that instances queue for", low=0.0, high=1.0)
     coherency: float = knob(0.0, "$\\kappa$: cost of keeping instances in step", low=0.0, high=1.0)
     queue_records: float = knob(
         1000.0, "room in front of one instance; full, it holds back who feeds it", low=1.0, high=math.inf, infinite=True
     )
-    results: float = knob(1.0, "records a sink hands out for each record processed", low=0.0, high=math.inf)
+    results: float = knob(1.0, "of a sink only: results for each record processed", low=0.0, high=math.inf)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.selectivity, Mapping):
-            object.__setattr__(self, "selectivity", FrozenMap(self.selectivity))
-        for value in self.selectivity.values() if isinstance(self.selectivity, Mapping) else [self.selectivity]:
-            if not (math.isfinite(value) and value >= 0):
-                raise KnobError(f"selectivity {value!r}", expected="a finite number >= 0", fix="records out per in")
+            values = FrozenMap({child: _selectivity(value) for child, value in self.selectivity.items()})
+            object.__setattr__(self, "selectivity", values)
+        else:
+            object.__setattr__(self, "selectivity", _selectivity(self.selectivity))
 
     def toward(self, child: str) -> float:
         """Records sent to `child` for each record processed."""
@@ -68,8 +70,8 @@ class Plant(Knobs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "services", FrozenMap(self.services))
-        object.__setattr__(self, "nodes", FrozenMap(self.nodes))
+        for name, kind in (("services", Service), ("nodes", Node)):
+            object.__setattr__(self, name, _named(getattr(self, name), name, kind))
         if not self.nodes:
             raise KnobError("no nodes", expected="at least one", fix="leave nodes out for four of 16 cores")
 
@@ -88,4 +90,31 @@ class Plant(Knobs):
                     expected=f"one toward each of {sorted(children)}",
                     fix="pass a single number, or one for each edge",
                 )
+            if children and service.results != 1:
+                raise KnobError(
+                    f"results={service.results:g} of {name!r}, which feeds {sorted(children)}",
+                    expected="results of sinks only",
+                    fix="what goes to other operators is its selectivity",
+                )
         return self
+
+
+def _selectivity(value: Any) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+        raise KnobError(f"selectivity {value!r}", expected="a finite number >= 0", fix="records out per in")
+    return float(value)
+
+
+def _named(things: Any, what: str, kind: type) -> FrozenMap[str, Any]:
+    if not isinstance(things, Mapping):
+        raise KnobError(
+            f"{what} = {things!r}", expected="a mapping by name", fix=f"pass {{name: {kind.__name__}(...)}}"
+        )
+    for name, thing in things.items():
+        if not isinstance(name, str) or not isinstance(thing, kind):
+            raise KnobError(
+                f"{what} with {name!r}: {thing!r}",
+                expected=f"a {kind.__name__} for each name",
+                fix=f"wrap it: {kind.__name__}({thing!r})" if isinstance(thing, Real) else "correct the mapping",
+            )
+    return FrozenMap(things)

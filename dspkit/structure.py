@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -30,10 +30,10 @@ class Operator:
     stateful: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
+        if not _is_text(self.name):
             raise TopologyError(f"operator name {self.name!r}", expected="a word", fix="give each operator a name")
         try:
-            low, high = operator.index(self.min_parallelism), operator.index(self.max_parallelism)
+            low, high = _index(self.min_parallelism), _index(self.max_parallelism)
         except TypeError:
             low, high = 0, 0
         if not 1 <= low <= high:
@@ -42,6 +42,9 @@ class Operator:
                 expected="whole numbers with 1 <= min_parallelism <= max_parallelism",
                 fix="correct the bounds of the operator",
             )
+        values = {"min_parallelism": low, "max_parallelism": high, "stateful": bool(self.stateful)}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -63,33 +66,39 @@ class Topology:
         return cls(operators, tuple(zip(names, names[1:], strict=False)))
 
     def __post_init__(self) -> None:
-        operators = tuple(Operator(o) if isinstance(o, str) else o for o in self.operators)
+        operators = tuple(Operator(o) if isinstance(o, str) else o for o in _each(self.operators, "operators"))
+        if wrong := [o for o in operators if not isinstance(o, Operator)]:
+            raise TopologyError(
+                f"operator {wrong[0]!r}", expected="an Operator or its name", fix="pass operators=(Operator('a'), ...)"
+            )
+        edges = tuple(_ends(edge) for edge in _each(self.edges, "edges"))
         object.__setattr__(self, "operators", operators)
-        object.__setattr__(self, "edges", tuple((u, v) for u, v in self.edges))
+        object.__setattr__(self, "edges", edges)
         names = [o.name for o in operators]
-        known = f"operators {', '.join(map(repr, names)) or 'at all'}"
         if not names:
             raise TopologyError("no operator", expected="at least one", fix="pass operators=(Operator('source'), ...)")
-        checked: tuple[tuple[str, list[Any]], ...] = (("operator", names), ("edge", list(self.edges)))
+        checked: tuple[tuple[str, Sequence[Any]], ...] = (("operator", names), ("edge", edges))
         for what, things in checked:
-            if twice := next((x for x in things if things.count(x) > 1), None):
-                raise TopologyError(f"{what} {twice!r} twice", expected="each once", fix=f"drop or rename one {what}")
-        for edge in self.edges:
-            if unknown := next((n for n in edge if n not in names), None):
+            if twice := [x for x in things if things.count(x) > 1]:
                 raise TopologyError(
-                    f"edge {edge!r} with unknown operator {unknown!r}",
-                    expected=known,
-                    fix=f"add Operator({unknown!r}) or correct the edge",
+                    f"{what} {twice[0]!r} twice", expected="each once", fix=f"drop or rename one {what}"
                 )
-        ends = {n for edge in self.edges for n in edge}
-        if len(names) > 1 and (lone := next((n for n in names if n not in ends), None)):
+        for edge in edges:
+            if unknown := [n for n in edge if n not in names]:
+                raise TopologyError(
+                    f"edge {edge!r} with unknown operator {unknown[0]!r}",
+                    expected=f"operators {', '.join(map(repr, names))}",
+                    fix="correct the edge, or add an operator of that name",
+                )
+        ends = {n for edge in edges for n in edge}
+        if len(names) > 1 and (lone := [n for n in names if n not in ends]):
             raise TopologyError(
-                f"isolated operator {lone!r}", expected="an edge to or from it", fix="connect it or leave it out"
+                f"isolated operator {lone[0]!r}", expected="an edge to or from it", fix="connect it or leave it out"
             )
         try:
             TopologicalSorter(self._parents).prepare()
         except CycleError as error:
-            loop = " -> ".join(map(repr, reversed(error.args[1])))
+            loop = " -> ".join(map(repr, error.args[1]))
             raise TopologyError(f"cycle {loop}", expected="no cycle", fix="remove one of these edges") from None
 
     @cached_property
@@ -133,9 +142,20 @@ class Topology:
         return self._by_name[name]
 
     def clip(self, parallelism: Mapping[str, float]) -> dict[str, int]:
-        """Wanted parallelism as whole numbers within bounds; 3.0000000001 is 3, not 4."""
-        whole = {n: math.ceil(min(k, self[n].max_parallelism) - 1e-9) for n, k in parallelism.items()}
-        return {n: max(k, self[n].min_parallelism) for n, k in whole.items()}
+        """Wanted parallelism as whole numbers within bounds; 3.0000000001 is 3, not 4, and inf the maximum."""
+        clipped = {}
+        for name, k in parallelism.items():
+            try:
+                known = k > -math.inf
+            except TypeError:
+                known = False
+            if not known:
+                raise DeploymentError(
+                    f"{k!r} instances of {name!r}", expected="a number", fix="decide what to do where nothing is known"
+                )
+            low, high = self[name].min_parallelism, self[name].max_parallelism
+            clipped[name] = max(low, math.ceil(min(k, high) - 1e-9))
+        return clipped
 
     def uniform(self, parallelism: int = 1) -> dict[str, int]:
         """The same parallelism everywhere, as far as the operators' bounds allow."""
@@ -143,6 +163,10 @@ class Topology:
 
     def check(self, deployment: Deployment) -> Deployment:
         """`deployment`, or a DeploymentError that says why it does not fit."""
+        if not isinstance(deployment, Deployment):
+            raise DeploymentError(
+                repr(deployment), expected="a Deployment", fix="start from snapshot.deployment, or Deployment({...})"
+            )
         given = deployment.parallelism
         if set(given) != set(self._by_name):
             missing, unknown = sorted(set(self._by_name) - set(given)), sorted(set(given) - set(self._by_name))
@@ -179,12 +203,15 @@ class Deployment:
     settings: Mapping[str, Any] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "parallelism", FrozenMap({n: _whole(k, f"parallelism of {n!r}") for n, k in self.parallelism.items()})
-        )
+        for name in ("parallelism", "placement", "settings"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise DeploymentError(
+                    f"{name} = {getattr(self, name)!r}", expected="a mapping", fix="pass {key: value}"
+                )
+        object.__setattr__(self, "parallelism", FrozenMap(_counted(self.parallelism)))
         if self.workers is not None:
             object.__setattr__(self, "workers", _whole(self.workers, "workers"))
-        object.__setattr__(self, "placement", FrozenMap(self.placement))
+        object.__setattr__(self, "placement", FrozenMap(_placed(self.placement)))
         object.__setattr__(self, "settings", plain(self.settings))
 
     @property
@@ -197,13 +224,60 @@ class Deployment:
         return replace(self, parallelism={**self.parallelism, **parallelism})
 
 
-def _whole(value: Any, what: str) -> int:
+def _is_text(value: Any) -> bool:
+    """Whether `value` names something, and can be written to a file: halves of a surrogate pair cannot."""
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
+        return isinstance(value, str) and bool(value.strip()) and bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _each(value: Any, what: str) -> tuple[Any, ...]:
+    """The items of `value`; one str is not taken for its letters."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TopologyError(f"{what} = {value!r}", expected=f"a tuple of {what}", fix=f"pass {what}=(..., ...)")
+    return tuple(value)
+
+
+def _ends(edge: Any) -> Edge:
+    if not isinstance(edge, (tuple, list)) or len(edge) != 2:
+        raise TopologyError(f"edge {edge!r}", expected="two names (start, end)", fix="write a -> b -> c as two edges")
+    start, end = edge
+    return start, end
+
+
+def _index(value: Any) -> int:
+    """A whole number, numpy's too, or TypeError; True is none."""
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _whole(value: Any, what: str, least: int = 1) -> int:
+    try:
+        number = _index(value)
     except TypeError:
-        number = 0
-    if number < 1:
-        raise DeploymentError(f"{what} = {value!r}", expected="a whole number from 1 up", fix="round it up first")
+        number = least - 1
+    if number < least:
+        raise DeploymentError(
+            f"{what} = {value!r}", expected=f"a whole number from {least} up", fix="round it up first"
+        )
     return number
+
+
+def _counted(parallelism: Mapping[Any, Any]) -> Iterator[tuple[str, int]]:
+    for name, k in parallelism.items():
+        if not _is_text(name):
+            raise DeploymentError(f"parallelism of {name!r}", expected="the name of an operator", fix="correct the key")
+        yield name, _whole(k, f"parallelism of {name!r}")
+
+
+def _placed(placement: Mapping[Any, Any]) -> Iterator[tuple[tuple[str, int], str]]:
+    for key, node in placement.items():
+        if not (isinstance(key, tuple) and len(key) == 2 and _is_text(key[0]) and _is_text(node)):
+            raise DeploymentError(
+                f"placement {{{key!r}: {node!r}}}",
+                expected="{(operator, index): node}",
+                fix="place instance by instance",
+            )
+        yield (key[0], _whole(key[1], f"instance of {key[0]!r}", 0)), node

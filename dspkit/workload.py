@@ -1,20 +1,21 @@
 """Input rate over time: a Workload is a pure function from seconds since the start to records/s.
 
 Random shapes take a seed and are still pure functions of time, so that two runs see the same load whatever their
-windows are. `load * 2` scales one, `load + other` adds two.
+windows are. `load * 2` scales one, `load + other` adds two, `load + 5` adds 5 records/s, `sum(loads)` adds them all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import WorkloadError
-from .knobs import Knobs, knob
+from .knobs import Knobs, call, knob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,8 +48,13 @@ class Workload(Knobs):
 
     __rmul__ = __mul__
 
-    def __add__(self, other: Workload) -> Workload:
-        return Sum((self, other))
+    def __add__(self, other: Workload | float) -> Workload:
+        """Both on top of each other; a number is a Constant, and 0, from which sum() starts, nothing at all."""
+        if isinstance(other, Real):
+            return Sum((self, Constant(float(other)))) if other else self
+        return Sum((self, other)) if isinstance(other, Workload) else NotImplemented
+
+    __radd__ = __add__
 
 
 @dataclass(frozen=True)
@@ -187,7 +193,7 @@ class Trace(Workload):
     rates_per_s: Sequence[float] = (0.0,)
 
     def __post_init__(self) -> None:
-        times, values = (tuple(float(x) for x in column) for column in (self.times_s, self.rates_per_s))
+        times, values = _numbers(self.times_s, "times_s"), _numbers(self.rates_per_s, "rates_per_s")
         object.__setattr__(self, "times_s", times)
         object.__setattr__(self, "rates_per_s", values)
         if not times or len(times) != len(values):
@@ -235,7 +241,14 @@ class Trace(Workload):
         return np.asarray(self.rates_per_s)[np.maximum(row, 0)]
 
     def __repr__(self) -> str:
-        return f"Trace({len(self.times_s)} rows, {self.times_s[0]:g} to {self.times_s[-1]:g} s)"
+        return call(self)
+
+
+def _numbers(values: Any, name: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(x) for x in values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WorkloadError(f"{name}: {error}", expected="a sequence of numbers", fix="mend the table") from None
 
 
 @dataclass(frozen=True)
@@ -244,6 +257,10 @@ class Scaled(Workload):
 
     load: Workload
     factor: float = knob(1.0, "how many times the load", low=0.0, high=math.inf)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _must_be_load(self.load)
 
     def rates(self, t: Array) -> Array:
         return self.factor * self.load.rates(t)
@@ -255,5 +272,17 @@ class Sum(Workload):
 
     loads: tuple[Workload, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.loads, Iterable):
+            raise WorkloadError(f"loads = {self.loads!r}", expected="a tuple of loads", fix="pass Sum((load, other))")
+        object.__setattr__(self, "loads", tuple(self.loads))
+        for load in self.loads:
+            _must_be_load(load)
+
     def rates(self, t: Array) -> Array:
         return sum((load.rates(t) for load in self.loads), 0 * t)
+
+
+def _must_be_load(value: Any) -> None:
+    if not isinstance(value, Workload):
+        raise WorkloadError(repr(value), expected="a Workload", fix="for a fixed rate pass Constant(rate)")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dspkit.errors import KnobError, WorkloadError
-from dspkit.workload import Bursts, Constant, Jump, PoissonModulated, Sine, Square, Stair, Sum, Trace
+from dspkit.knobs import call
+from dspkit.workload import Bursts, Constant, Jump, PoissonModulated, Scaled, Sine, Square, Stair, Sum, Trace
 
 DAY = np.arange(0, 86_400.0)
 RANDOM = [Bursts(seed=3), PoissonModulated(seed=3)]
@@ -32,6 +33,7 @@ def test_known_values():
     assert [Stair(10, 5, every_s=10, steps=2).rate(t) for t in (0, 10, 20, 30)] == [10, 15, 20, 20]
     assert [Square(1, 9, 10, duty=0.3).rate(t) for t in (0, 2.9, 3, 10)] == [9, 9, 1, 9]
     assert Sine(10, 5, 8).rate(2) == 15
+    assert Sine(10, 5, 8, phase_s=1).rate(3) == 15  # the crest, a second late
     assert Sine(1, 5, 8).rate(6) == 0  # cut off, not negative
     trace = Trace((10, 20), (1, 2))
     assert [trace.rate(t) for t in (0, 10, 19.9, 20, 99)] == [1, 1, 1, 2, 2]
@@ -77,6 +79,9 @@ def test_a_trace_survives_its_file(rates):
         ((0, 1, 1), (1, 1, 1), "row 2: t=1.0 after t=1.0"),
         ((0, 1), (1,), "2 times and 1 rates"),
         ((), (), "at least one"),
+        (("x",), (1,), "times_s: could not convert"),
+        ((0,), (None,), "rates_per_s: float"),
+        (0, (1,), "times_s: 'int' object is not iterable"),
     ],
 )
 def test_a_trace_that_cannot_be_is_refused_by_row(times, rates, message):
@@ -100,10 +105,56 @@ def test_a_file_that_cannot_be_is_refused(tmp_path):
             Trace.load(tmp_path / name)
 
 
-@pytest.mark.parametrize("make", [lambda: Constant(-1), lambda: Constant(math.nan), lambda: Constant(5) * -1])
-def test_rates_below_zero_are_refused(make):
-    with pytest.raises(KnobError, match="number from 0"):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Constant(-1),
+        lambda: Constant(math.nan),
+        lambda: Constant(5) * -1,
+        lambda: Constant(5) + -1,
+        lambda: Constant(math.inf),
+        lambda: Constant(5) * math.inf,
+        lambda: Constant(10**400),
+    ],
+)
+def test_rates_below_zero_or_without_end_are_refused(make):
+    with pytest.raises(KnobError, match="finite number from 0"):
         make()
+
+
+def test_a_rise_without_end_is_refused():
+    with pytest.raises(KnobError, match="finite number"):
+        Stair(10, math.inf, steps=0)
+
+
+def test_loads_add_up_with_each_other_and_with_numbers():
+    load, other = Constant(2), Jump(1, 5, at_s=10)
+    assert [(load + 3).rate(0), (3 + load).rate(0), (load + np.float64(3)).rate(0)] == [5, 5, 5]
+    assert [sum([load, other, load]).rate(t) for t in (0, 10)] == [5, 9]
+    assert load + 0 is load
+    with pytest.raises(TypeError, match="unsupported operand"):
+        load + "3"
+
+
+@pytest.mark.parametrize("make", [lambda: Sum((Constant(1), 2)), lambda: Sum(3), lambda: Scaled(3, 2)])
+def test_what_is_no_load_is_refused(make):
+    with pytest.raises(WorkloadError, match="load"):
+        make()
+
+
+@pytest.mark.parametrize("load", [*ALL, (Trace((0,), (5,)) + 3) * 0.5, Sum([Constant(1)])], ids=repr)
+def test_its_call_makes_the_same_load_again(load):
+    for text in (call(load), repr(load)):
+        assert eval(text) == load  # text of ours, in a test
+
+
+def test_a_long_trace_is_no_code():
+    trace = Trace(range(600), [7.0] * 600)
+    assert (
+        call(trace) == repr(trace) == "Trace(times_s=<600 values, 0.0 to 599.0>, rates_per_s=<600 values, 7.0 to 7.0>)"
+    )
+    with pytest.raises(SyntaxError):
+        compile(call(trace * 2), "load", "eval")
 
 
 def test_a_stair_below_zero_is_refused():

@@ -19,8 +19,12 @@ from ..errors import NotFoundError
 
 
 def available() -> dict[str, type[Policy]]:
-    """Every policy by its name. A file that does not import is named in a warning; the others still work."""
+    """Every policy by its name. A file that does not import is named in a warning; the others still work.
+
+    So are two policies of one name; the one of the file that is first in the alphabet is kept.
+    """
     found: dict[str, type[Policy]] = {}
+    home: dict[str, str] = {}
     for info in pkgutil.iter_modules(__path__):
         if info.name.startswith("_"):
             continue
@@ -29,7 +33,15 @@ def available() -> dict[str, type[Policy]]:
         except Exception as error:  # a user's own file: whatever is wrong in it
             warnings.warn(f"policies/{info.name}.py is left out: {type(error).__name__}: {error}", stacklevel=2)
             continue
-        found |= {cls.name: cls for cls in defined_in(module)}  # type: ignore[misc]
+        for cls in defined_in(module):
+            name: str = cls.name  # type: ignore[assignment]
+            if name in found:
+                both = f"{found[name].__name__} of policies/{home[name]}.py"
+                warnings.warn(
+                    f"{cls.__name__} of policies/{info.name}.py is left out: {both} is named {name!r} too", stacklevel=2
+                )
+                continue
+            found[name], home[name] = cls, info.name
     return dict(sorted(found.items()))
 
 

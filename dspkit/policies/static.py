@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ..core import Decision, Deployment, Snapshot, Topology
@@ -19,18 +19,18 @@ class Static(Knobs):
     """
 
     name: ClassVar[str] = "static"
-    parallelism: Mapping[str, int] | None = None
+    parallelism: Mapping[str, int] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "parallelism", FrozenMap(self.parallelism or {}))
+        object.__setattr__(self, "parallelism", Deployment(self.parallelism).parallelism)  # checked
 
     def init(self, topology: Topology, seed: int = 0) -> None:
         """No state; unknown names and parallelism out of bounds are refused here, before anything runs."""
         smallest = {o.name: o.min_parallelism for o in topology.operators}
-        topology.check(Deployment(smallest | dict(self.parallelism or {})))
+        topology.check(Deployment(smallest | dict(self.parallelism)))
 
     def step(self, state: None, snapshot: Snapshot) -> tuple[None, Decision]:
-        target = snapshot.deployment.scaled(self.parallelism or {})
+        target = snapshot.deployment.scaled(self.parallelism)
         rule = "holds its parallelism" if self.parallelism else "keeps what runs"
         return None, Decision(target, {"rule": rule})
