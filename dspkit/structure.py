@@ -184,7 +184,7 @@ class Topology:
                     fix="clip it with topology.clip() or widen the operator's bounds",
                 )
         for name, index in deployment.placement:
-            if not 0 <= index < given.get(name, 0):
+            if index >= given.get(name, 0):
                 raise DeploymentError(
                     f"a place for instance {index} of {name!r}",
                     expected=f"instances of known operators, of which {name!r} has {given.get(name, 0)}",

@@ -93,7 +93,10 @@ def test_known_values(value, expected):
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=3),
+    st.sampled_from([None, True, math.nan, math.inf, -math.inf])
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=1) | st.integers(0, 9), inner),
     max_leaves=8,
 )
