@@ -97,7 +97,7 @@ class View:
         graph = plots.topology(history.topology, last)
         _show(self.chart, chart)
         _show(self.graph, graph, bar=False)
-        self.said.value = f"<em>{escape(chart.summary)} {escape(graph.summary)}</em>"
+        self.said.value = f"<div style='line-height:1.4'><em>{escape(chart.summary)} {escape(graph.summary)}</em></div>"
         self.progress.max, self.progress.value = settings.windows, len(history)
         acted = [s for s in history if s.rescaled and s.decision is not None][-5:]
         rows = "".join(

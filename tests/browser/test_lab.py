@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "screenshots"
-# The Explorer's chart, the only one with four rows: its points so far.
-POINTS = """() => [...document.querySelectorAll('.js-plotly-plot')]
+# The Explorer's chart, its only one with four rows: its points so far.
+POINTS = """() => [...document.querySelectorAll('.dspkit .js-plotly-plot')]
     .filter(p => p.layout && p.layout.yaxis4).map(p => p.data[0].x.length)[0] || 0"""
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -63,53 +63,86 @@ def _button(page, text):
     return page.locator("button.jupyter-button", has_text=text)
 
 
-def test_notebook_00_in_the_lab(url, page, page_errors):
-    page.set_viewport_size({"width": 1500, "height": 1320})
-    assert "/lab/tree/notebooks/00_start.ipynb" in url
+# How tall the Explorer's chart is in each of the next frames; 0 where it is not drawn.
+HEIGHTS = """frames => new Promise(done => {
+    const seen = [];
+    const look = () => {
+        const chart = [...document.querySelectorAll('.dspkit .js-plotly-plot')].find(p => p.layout?.yaxis4);
+        seen.push(Math.round(chart?.getBoundingClientRect().height ?? 0));
+        seen.length < frames ? requestAnimationFrame(look) : done(seen);
+    };
+    look();
+})"""
+
+
+def _open(page, url):
+    """The notebook in the lab, all cells run."""
     page.goto(url + "&reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
     idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
     page.wait_for_function(idle, timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
-    start = _button(page, "Start")
-    start.wait_for(timeout=60_000)
+    _button(page, "Start").wait_for(timeout=60_000)
+    _button(page, "Start").scroll_into_view_if_needed()
 
-    # Start: the chart appears and grows while the run goes on.
-    start.scroll_into_view_if_needed()
-    start.click()
+
+def _press(page, handle, key, times):
+    handle.focus()
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def test_notebook_00_in_the_lab(url, page, page_errors):
+    page.set_viewport_size({"width": 1500, "height": 1320})
+    assert "/lab/tree/notebooks/00_start.ipynb" in url
+    _open(page, url)
+
+    # Slowly, so that there is time to look. Start: the chart appears, grows while the run goes on, and keeps its
+    # height in all redraws.
+    speed = page.locator(".widget-slider", has_text="speed").locator(".noUi-handle")
+    _press(page, speed, "ArrowLeft", 6)
+    _button(page, "Start").click()
     page.wait_for_function(f"() => ({POINTS})() >= 3", timeout=30_000)
     seen = page.evaluate(POINTS)
     page.wait_for_function(f"seen => ({POINTS})() > seen", arg=seen, timeout=30_000)
+    heights = page.evaluate(HEIGHTS, 120)
+    assert sorted(heights)[len(heights) // 20] > 600, heights  # a frame or two between two pictures may be bare
 
     # A slider moved by keyboard and another policy, while it runs.
     page.get_by_label("policy", exact=True).select_option("static")
-    slider = page.locator(".widget-slider", has_text="flat_map").locator(".noUi-handle")
-    slider.focus()
-    for _ in range(3):
-        page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => /flat_map . 4/.test(document.body.textContent)", timeout=30_000)
+    _press(page, page.locator(".widget-slider", has_text="flat_map").locator(".noUi-handle"), "ArrowRight", 3)
+    page.get_by_text("by hand").first.wait_for(timeout=30_000)
 
     _button(page, "Stop").click()
     page.get_by_text("Stopped.").wait_for(timeout=30_000)
     _button(page, "Export report").click()
-    written = page.get_by_text("Report written").locator("code")
-    written.wait_for(timeout=30_000)
-    report = Path(written.inner_text())
+    link = page.locator(".dspkit a", has_text=".html")
+    link.wait_for(timeout=30_000)
+    report = Path(page.locator(".dspkit code", has_text=".html").inner_text())
     assert report.stat().st_size > 100_000
 
-    # A whole run for the picture in the README.
+    # A decision's reason under the mouse, once the run is over; and the picture in the README.
     page.get_by_label("policy", exact=True).select_option("ds2")
     _button(page, "Reset").click()
-    start.click()
+    _press(page, speed, "Home", 1)
+    _button(page, "Start").click()
     page.get_by_text("Finished.").wait_for(timeout=60_000)
+    assert "scale=" not in page.locator(".dspkit pre").inner_text()  # an untouched slider says nothing
     page.evaluate("() => document.querySelector('.jp-toast-button[title=No]')?.click()")
-    page.locator(".widget-dropdown", has_text="application").evaluate(
-        "e => e.closest('.jp-Cell').scrollIntoView({block: 'start'})"
-    )
+    page.locator(".dspkit").first.evaluate("e => e.closest('.jp-Cell').scrollIntoView({block: 'start'})")
     page.wait_for_timeout(500)
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / "00_start.png")
+    diamond = page.locator(".dspkit .js-plotly-plot .subplot.x3y5 path.point, .dspkit .x3y5 .points path").nth(1)
+    box = diamond.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".hoverlayer", has_text="true rate").wait_for(timeout=5_000)
+
+    for width in (900, 1300, 1500):  # a chart that nobody draws anew keeps its height too
+        page.set_viewport_size({"width": width, "height": 1320})
+        page.wait_for_timeout(700)
+        assert min(page.evaluate(HEIGHTS, 10)) > 600
 
     assert page.locator(".dspkit-error").count() == 0
     assert page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0

@@ -79,6 +79,22 @@ def test_it_resumes_from_a_pickled_state(policy):
 
 
 @each
+def test_a_turned_knob_goes_on_with_the_state_of_before(policy):
+    """A slider moved in a run must not cost what was learned, nor break it."""
+    snapshots = _snapshots(policy)
+    _, state = _replay(policy, snapshots[:5])
+    for k in knobs(policy):
+        values = k.choices or [v for v in (k.low, k.high) if v is not None and v < 1e9]
+        for value in values:
+            try:
+                turned = replace(policy, **{k.name: value})
+            except dspkit.DspkitError:
+                continue  # does not go with the other knobs
+            decisions, _ = _replay(turned, snapshots[5:], state)
+            assert len(decisions) == len(snapshots) - 5
+
+
+@each
 @given(data=st.data())
 @settings(max_examples=15)
 def test_every_decision_fits_its_topology(policy, data):
