@@ -198,7 +198,7 @@ class Simulator:
         operators = {}
         for i, name in enumerate(self._order):
             out = [totals.sent[e] for e, _ in self._graph.children[i]]
-            results = sum(out) if out else totals.done[i] * self.plant.services[name].toward("outside")
+            results = sum(out) if out else totals.done[i] * self.plant.services[name].results
             busy = totals.busy[i]
             operators[name] = OperatorMetrics(
                 input_rate=totals.arrived[i] / w,

@@ -53,6 +53,7 @@ class DS2(Knobs):
         "if it has converged and offered over taken source rate stays above this, multiply all by that ratio",
         low=1.0,
         high=math.inf,
+        infinite=True,
         source="DS2's target rate ratio, infinite by default",
     )
 
