@@ -124,11 +124,7 @@ def _checked(owner: str, k: Knob) -> Any:
         value = (int if whole else float)(k.value) if isinstance(k.value, kind) else math.nan
     except OverflowError:  # a whole number beyond all floats
         value = math.nan
-    if (
-        isinstance(k.value, bool)
-        or not low <= value <= high
-        or not (k.infinite or math.isfinite(value) or k.name == "boost_above")
-    ):
+    if isinstance(k.value, bool) or not low <= value <= high or not (k.infinite or math.isfinite(value)):
         noun = "whole number" if whole else "number" if k.infinite or math.isfinite(high - low) else "finite number"
         raise _wrong(owner, k, f"a {noun} from {low} to {high}")
     return value

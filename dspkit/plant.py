@@ -44,7 +44,7 @@ class Service(Knobs):
 
     def toward(self, child: str) -> float:
         """Records sent to `child` for each record processed."""
-        return self.selectivity.get(child, 1.0) if isinstance(self.selectivity, Mapping) else self.selectivity
+        return self.selectivity[child] if isinstance(self.selectivity, Mapping) else self.selectivity
 
     def seconds(self, parallelism: int) -> float:
         """Time of one instance for a record when `parallelism` instances run."""
