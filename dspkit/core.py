@@ -6,9 +6,9 @@ All rates are records/s and all times seconds. What can run (Operator, Topology,
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
 from .errors import MetricError
@@ -45,7 +45,11 @@ class OperatorMetrics:
     def __post_init__(self) -> None:
         unknown = [n for n in ("true_rate", "cpu", "blocked") if getattr(self, n) is None]
         _check_numbers(self, *(f.name for f in fields(self) if f.name not in unknown))
-        if not isinstance(self.parallelism, Integral) or self.parallelism < 1:
+        try:
+            counted = operator.index(self.parallelism) >= 1
+        except TypeError:
+            counted = False
+        if not counted:
             raise MetricError(
                 f"parallelism {self.parallelism!r}", expected="a whole number from 1 up", fix="count the instances"
             )

@@ -8,8 +8,8 @@ cannot take waits there, and counts as lag, not as processing latency.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
-from numbers import Integral
 
 from . import fluid, queueing
 from .core import Deployment, Latency, OperatorMetrics, Snapshot, Topology
@@ -53,15 +53,16 @@ class Simulator:
             raise KnobError(
                 f"window_s={window_s}, tick_s={tick_s}", expected="0 < tick_s <= window_s", fix="use longer windows"
             )
-        if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-            raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0")
         self.topology, self.plant = topology, plant.check(topology)
         self.workload, self.window_s, self.seed = workload, float(window_s), seed
         self._loads = _by_source(topology, workload)
         ticks = max(1, round(window_s / tick_s))
         self._tick_s = window_s / ticks
         self._middles = (np.arange(ticks) + 0.5) * self._tick_s
-        self._random = np.random.default_rng(seed)
+        try:
+            self._random = np.random.default_rng(operator.index(seed))
+        except (TypeError, ValueError) as error:
+            raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0") from error
         self._deployment = Deployment(topology.uniform())
         self._allow(deployment or self._deployment)
         self._deployment = deployment or self._deployment
