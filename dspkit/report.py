@@ -145,7 +145,10 @@ def _by_hand(history: History) -> list[Section]:
 
 
 def _operators(history: History) -> pd.DataFrame:
-    means = history.operators.groupby("operator", sort=False).mean(numeric_only=True).drop(columns="t")
+    measured = history.operators.drop(columns="t").dropna(axis="columns", how="all")
+    if not measured.dropped.any():
+        measured = measured.drop(columns="dropped")
+    means = measured.groupby("operator", sort=False).mean(numeric_only=True)
     order = [name for name in history.topology.order if name in means.index]
     return means.loc[order].rename(columns=lambda name: name.replace("_", " ")).reset_index()
 

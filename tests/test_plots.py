@@ -76,7 +76,9 @@ def test_the_sentence_is_arithmetic_of_the_run(history):
     app = history.application
     assert "In 600 s" in said
     assert f"{plots.si(app.throughput.mean())} of {plots.si(app.source_rate.mean())} records/s" in said
-    assert f"{int(app.rescaled.sum())} rescalings" in said
+    assert f"; {int(app.rescaled.sum())} rescalings led" in said
+    assert "; 0 rescalings led" in plots.tell(history[-1:])
+    assert "; 1 rescaling led" in plots.tell(history[:1])
     late = (app.latency_mean > 0.2).sum() / app.latency_mean.notna().sum()
     assert f"{late:.0%} of the windows that had any" in said
 
@@ -87,7 +89,7 @@ def test_what_was_done_by_hand_has_its_marks(history):
     marks = _traces(plot)["by hand"]
     assert (marks["x"], marks["text"]) == ([50.0], ["count 1 → 5, by hand &lt;b&gt;"])
     assert marks["marker"]["symbol"] != _traces(plot)["decision"]["marker"]["symbol"]
-    assert "and 1 turns by hand" in plot.summary
+    assert "and 1 change by hand" in plot.summary
 
 
 def test_long_runs_are_thinned_but_keep_their_ends():

@@ -123,7 +123,7 @@ def test_sliders_moved_in_a_run_are_deployed_noted_and_kept_for_the_next(explore
     assert history.application.downtime_s.sum() == 10
     assert [what for _, what in history.notes] == ["count 1 → 7, by hand"]
     assert "code" not in history.about  # no code makes this run again
-    assert "1 turns by hand" in explorer.view.said.value
+    assert "1 change by hand" in explorer.view.said.value
     assert explorer.settings.parallelism["count"] == explorer._sliders["count"].value == 7
     assert _run(explorer)[0].snapshot.deployment.parallelism["count"] == 7
 

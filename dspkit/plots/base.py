@@ -58,7 +58,7 @@ def plot(traces: list[Spec], layout: Spec, summary: str, *, height: int, title: 
     layout = {
         **layout,
         "height": height + (30 if title else 0),
-        "margin": {"l": 70, "r": 20, "t": 50 if title else 28, "b": 45},
+        "margin": {"l": 70, "r": 20, "t": 50 if title else 28, "b": 50},
         "paper_bgcolor": "white",  # legible on dark pages too
         "plot_bgcolor": "white",
         "font": {"color": "#222222"},

@@ -86,10 +86,14 @@ def tell(history: History, target_latency_s: float | None = None) -> str:
             late = sum(latency > target_latency_s for latency in latencies) / len(latencies)
             said += f" (above its target of {target_latency_s:g} s in {late:.0%} of the windows that had any)"
     first, last = seen[0].deployment.instances, seen[-1].deployment.instances
-    said += f"; {sum(step.rescaled for step in history)} rescalings"
+    said += f"; {_count(sum(step.rescaled for step in history), 'rescaling')}"
     if history.notes:
-        said += f" and {len(history.notes)} turns by hand"
+        said += f" and {_count(len(history.notes), 'change')} by hand"
     return f"{said} led from {first} to {last} instances; {si(seen[-1].lag)} records wait at the end."
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _marks(history: History) -> tuple[list[Spec], list[Spec]]:

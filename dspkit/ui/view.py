@@ -106,12 +106,14 @@ class View:
             for s in reversed(acted)
             if s.decision is not None
         )
+        self.why.layout.display = ""
         self.why.value = f"<b>Last decisions</b><ul style='line-height:1.4'>{rows or '<li>none yet</li>'}</ul>"
 
     def clear(self, app: App) -> None:
         """No run yet: the bare graph."""
         self.chart.outputs, self.link.outputs = (), ()
         self.said.value, self.why.value, self.progress.value = "", "", 0
+        self.why.layout.display = "none"
         _show(self.graph, plots.topology(app.topology), bar=False)
 
     def tell(self, status: str) -> None:
