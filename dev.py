@@ -67,6 +67,7 @@ def lint(here: Environment, args: list[str]) -> None:
 
 
 def clean(here: Environment) -> None:
+    started = time.monotonic()
     made = [here.root / name for name in (".venv", ".cache", "build", "dist", "derby.log")]
     for folder, below, _ in os.walk(here.root):
         made += [Path(folder, name) for name in below if name in CACHES.split() or name.endswith(".egg-info")]
@@ -75,7 +76,7 @@ def clean(here: Environment) -> None:
         if path.exists() or path.is_symlink():
             say(f"removing {path.relative_to(here.root)}")
             remove(path)
-    say("kept runs/ and reports/: what is in there is yours")
+    say(f"clean after {time.monotonic() - started:.1f} s; kept runs/ and reports/: what is in there is yours")
 
 
 def die_on_sigterm() -> None:
@@ -97,6 +98,7 @@ def main(command: str, args: list[str]) -> None:
     elif command in (*modules, "lab", "lint", "setup"):
         here.ensure()
         if command in modules:
+            say(f"{command}: python {' '.join(modules[command])}")
             become(here, *modules[command])
         elif command != "setup":
             {"lab": lab, "lint": lint}[command](here, args)
