@@ -21,8 +21,9 @@ CHROMIUM_ARGS = (
     " --disable-background-networking --disable-component-update --disable-sync"
 ).split()
 
-# A deadline per example measures the machine, not the code.
-hypothesis.settings.register_profile("dspkit", deadline=None, print_blob=True)
+# A deadline per example measures the machine, not the code. In CI the examples are the same each time: new ones are
+# for people to meet, who can do something about them.
+hypothesis.settings.register_profile("dspkit", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("dspkit")
 
 
