@@ -25,8 +25,8 @@ def _plotly(history: History) -> object:
 
     spec = plots.timeline(history, target_latency_s=0.18).spec
     figure = make_subplots(rows=4, cols=1, shared_xaxes=True)
-    for trace in spec["data"]:
-        row = int(trace["yaxis"][1:])
+    for trace in spec["data"]:  # marks of decisions lie over the third row
+        row = min(4, int(trace["yaxis"][1:] or 1))
         figure.add_scatter(**{k: v for k, v in trace.items() if k not in ("type", "xaxis", "yaxis")}, row=row, col=1)
     for shape in spec["layout"]["shapes"]:
         figure.add_vline(x=shape["x0"], line=shape["line"])

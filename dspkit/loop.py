@@ -36,8 +36,9 @@ def mape(
     `act=False`, or on a backend that can change nothing, decisions are recorded and not deployed. The backend is the
     caller's to close.
     """
-    if settle < 0 or (steps is not None and steps < 0):
-        raise KnobError(f"steps={steps}, settle={settle}", expected="counts >= 0", fix="leave steps out for no end")
+    for name, value in (("steps", steps), ("settle", settle)):
+        if value is not None and not (isinstance(value, int) and value >= 0):
+            raise KnobError(f"{name}={value!r}", expected="a count from 0 up", fix="leave steps out for no end")
     known = after.state if after else None
     state = policy.init(backend.topology, seed) if known is None else known
     return _mape(policy, backend, steps, settle, after, act and bool(backend.knobs), state)
@@ -48,7 +49,9 @@ def _mape(
 ) -> Iterator[Step]:
     first = after.index + 1 if after else 0
     waiting = min(after.settling, settle) if after else 0
-    expected = None
+    expected = None  # what must run if nobody else changed it
+    if after is not None:
+        expected = after.decision.deployment if after.rescaled and after.decision else after.snapshot.deployment
     for index in count(first) if steps is None else range(first, first + steps):
         snapshot = backend.observe()
         if snapshot is None:

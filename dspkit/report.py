@@ -145,9 +145,10 @@ def _by_hand(history: History) -> list[Section]:
 
 
 def _operators(history: History) -> pd.DataFrame:
-    measured = history.operators.drop(columns="t").dropna(axis="columns", how="all")
-    if not measured.dropped.any():
-        measured = measured.drop(columns="dropped")
+    """Means of what was measured; columns that say nothing are left out."""
+    measured = history.operators.drop(columns="t")
+    silent = [c for c in measured if measured[c].isna().all() or (c == "dropped" and not measured[c].any())]
+    measured = measured.drop(columns=[c for c in silent if c != "operator"])
     means = measured.groupby("operator", sort=False).mean(numeric_only=True)
     order = [name for name in history.topology.order if name in means.index]
     return means.loc[order].rename(columns=lambda name: name.replace("_", " ")).reset_index()

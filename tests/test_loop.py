@@ -63,6 +63,15 @@ def test_a_change_by_somebody_else_settles_too():
     assert asked == [True, True, False, False, True, True]
 
 
+def test_a_resumed_loop_knows_what_must_run():
+    backend = _simulator()
+    first = list(mape(Counter(), backend, steps=1))
+    assert [s.decision is not None for s in mape(Static(), backend, steps=2, settle=2, after=first[0])] == [True, True]
+    backend.deploy(Deployment({"a": 1, "b": 9}))
+    last = list(mape(Static(), backend, steps=3, settle=2, after=first[0]))
+    assert [s.decision is not None for s in last] == [False, False, True]
+
+
 def test_without_a_number_of_steps_it_goes_on_until_the_backend_has_no_more():
     steps = mape(Counter(), _simulator())
     assert [next(steps).index for _ in range(30)] == list(range(30))
@@ -75,9 +84,9 @@ def test_without_a_number_of_steps_it_goes_on_until_the_backend_has_no_more():
     assert len(history) == 3
 
 
-@pytest.mark.parametrize("wrong", [{"steps": -1}, {"settle": -1}])
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"settle": -1}, {"settle": 0.5}, {"steps": 2.5}])
 def test_counts_below_zero_are_refused_before_anything_runs(wrong):
-    with pytest.raises(KnobError, match="counts >= 0"):
+    with pytest.raises(KnobError, match="a count from 0 up"):
         mape(Counter(), _simulator(), **wrong)
 
 

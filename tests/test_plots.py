@@ -125,6 +125,13 @@ def test_operators_run_from_left_to_right_and_nothing_coincides(topology):
     assert plots.topology(topology).figure
 
 
+def test_reasons_are_a_line_each_whatever_signs_they_hold(history):
+    i = next(i for i, s in enumerate(history) if s.rescaled)
+    decision = replace(history[i].decision, why={"rule": "busy < 0.3 & idle", "n": 2})
+    plot = plots.timeline(History(history.topology, [replace(history[i], decision=decision)]))
+    assert _traces(plot)["decision"]["text"][0].endswith("<br>rule: busy &lt; 0.3 &amp; idle<br>n: 2")
+
+
 def test_names_from_data_are_escaped():
     topology = Topology((Operator(EVIL), Operator("b")), ((EVIL, "b"),))
     plant = Plant({EVIL: Service(1e-3), "b": Service(5e-3)})

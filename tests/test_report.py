@@ -7,6 +7,7 @@ import re
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 
@@ -333,6 +334,12 @@ def test_a_run_is_reported_whole(tmp_path, history):
     mean = history.operators.query("operator == 'count'").utilisation.mean()
     assert f'data-label="utilisation">{words(mean)}</td>' in (tmp_path / "r.html").read_text()
     assert history.about["policy"] in page.text
+
+
+def test_a_run_whose_meters_were_all_silent_has_a_report(tmp_path, history):
+    mute = [replace(step, snapshot=replace(step.snapshot, operators={}, latency=None)) for step in history]
+    text = report.from_history(History(history.topology, mute), tmp_path / "mute.html").read_text()
+    assert "What happened" in text
 
 
 def test_a_run_that_was_saved_gives_the_same_report(tmp_path, history):

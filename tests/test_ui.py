@@ -3,7 +3,6 @@
 import threading
 import time
 from dataclasses import dataclass, make_dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import ipywidgets
@@ -94,6 +93,35 @@ def test_values_that_a_browser_sends_back_are_taken_as_they_were_meant(explorer)
     assert (explorer.settings.scale, explorer.settings.target_latency_s) == (1.0, 0.18)
 
 
+def test_the_code_of_a_wrapped_policy_imports_all_of_it():
+    explorer = ui.Explorer(policy=Cooldown(DS2(activation=2), rest_s=20.0), windows=10, speed=0)
+    names: dict = {}
+    exec(explorer.settings.code().rsplit("\n", 1)[0], names)
+    assert [s.decision for s in names["history"]] == [s.decision for s in _run(explorer)]
+
+
+def test_a_target_moved_in_the_last_moment_is_drawn():
+    explorer = ui.Explorer(windows=2, speed=2)
+    explorer.start()
+    _until(lambda: explorer.history and len(explorer.history) == 1)
+    explorer.view.target.value = 1.5
+    assert explorer.wait(20)
+    targets = [t for t in _spec(explorer.view.chart)["data"] if t["name"] == "latency target"]
+    assert set(targets[0]["y"]) == {1.5}
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(explorer, monkeypatch):
+    def fail(*_):
+        raise ValueError("no ink")
+
+    monkeypatch.setattr(explorer.view, "draw_run", fail)
+    explorer.start()
+    assert explorer.wait(60)
+    assert "no ink" in explorer.error
+    assert "Finished" in explorer.view.status.value
+    assert len(explorer.history) == 40
+
+
 def test_every_policy_can_be_picked_and_shows_its_knobs(explorer):
     assert {"ds2", "static"} <= set(explorer.view.policy.options)
     for name in explorer.view.policy.options:
@@ -123,6 +151,7 @@ def test_sliders_moved_in_a_run_are_deployed_noted_and_kept_for_the_next(explore
     assert history.application.downtime_s.sum() == 10
     assert [what for _, what in history.notes] == ["count 1 → 7, by hand"]
     assert "code" not in history.about  # no code makes this run again
+    assert history.about["settle"] == 0
     assert "1 change by hand" in explorer.view.said.value
     assert explorer.settings.parallelism["count"] == explorer._sliders["count"].value == 7
     assert _run(explorer)[0].snapshot.deployment.parallelism["count"] == 7
@@ -139,6 +168,7 @@ def test_policy_and_load_turned_in_a_run_take_effect_and_are_told(explorer):
     assert [what for _, what in history.notes] == ["load × 2", "policy DS2()"]
     assert history.about["policy"] == "Static(), then DS2()"
     assert history.about["reference"] == ("kalavri2018ds2",)
+    assert "* 1}" in history.about["backend"]  # as it began
 
 
 def test_sliders_follow_the_policy_and_go_back_when_the_run_is_over(explorer):
@@ -220,8 +250,11 @@ def test_reset_in_a_run_forgets_it_and_restores_what_was_asked_for_at_first():
     explorer._sliders["bolt"].value = 5
     explorer.view.app.value = "word_count"
     explorer.view.policy.value = "static"
-    explorer.reset()
+    explorer.view.buttons["Export report"].click()
+    explorer.view.speed.value = 3
+    explorer.view.buttons["Reset"].click()
     assert explorer.error == ""
+    assert explorer.view.speed.value == 0
     assert explorer.history is None
     assert explorer.settings.policy == Cooldown(DS2(activation=2), rest_s=30)
     assert (explorer.settings.app, explorer.settings.scale, explorer.settings.settle) == ("star", 1.0, 0)
@@ -263,13 +296,14 @@ def test_after_a_run_only_the_target_redraws_what_was_recorded(explorer):
 
 
 def test_export_writes_a_report_of_the_run_and_links_to_it(explorer):
-    explorer.export()
+    explorer.view.buttons["Export report"].click()
     assert "press Start first" in explorer.error
+    with pytest.raises(DspkitError, match="press Start first"):
+        explorer.export()  # code gets the error itself
     _run(explorer)
-    explorer.export()
+    explorer.view.buttons["Export report"].click()
     assert explorer.error == ""
-    text = Path(explorer.report_path).read_text()
-    assert "DS2()" in text
+    assert "DS2()" in explorer.report_path.read_text()
     assert explorer.report_path.name in explorer.view.link.outputs[0]["data"]["text/html"]
 
 
@@ -280,8 +314,7 @@ def test_the_report_of_a_turned_run_says_so(explorer):
     _until(lambda: explorer.history.notes)
     explorer.view.policy.value = "ds2"
     _finished(explorer)
-    explorer.export()
-    text = Path(explorer.report_path).read_text()
+    text = explorer.export().read_text()
     for words in ("A run of Static, then DS2", "count 1 → 4, by hand", "policy DS2()", "Three steps is all you need"):
         assert words in text
     assert "steps=40" not in text

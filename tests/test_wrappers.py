@@ -63,6 +63,14 @@ def test_cooldown_rests_after_each_change_and_goes_on_asking():
     assert len(_changes(_run(Cooldown(Restless(), rest_s=0)))) == 30
 
 
+@pytest.mark.parametrize("settle", [0, 3])
+def test_a_guard_dates_its_own_changes_when_they_were_made_however_late_it_is_asked(settle):
+    cooled = run(Cooldown(Restless(), rest_s=60), _backend(), steps=30, settle=settle)
+    assert [s.snapshot.t for s in cooled if s.rescaled] == [10, 70, 130, 190, 250]
+    budget = run(RescaleBudget(Restless(), changes=1, period_s=100), _backend(), steps=30, settle=settle)
+    assert [s.snapshot.t for s in budget if s.rescaled] == [10, 110, 210]
+
+
 def test_cooldown_counts_a_change_by_somebody_else():
     backend = _backend()
     policy = Cooldown(Restless(), rest_s=30)

@@ -101,10 +101,8 @@ def _marks(history: History) -> tuple[list[Spec], list[Spec]]:
     line through all rows for each, unless there are too many to tell apart.
     """
     acted = [(s.snapshot, s.decision) for s in history if s.rescaled and s.decision is not None]
-    decisions = [
-        (s.t, f"{escape(changes(s.deployment, d.deployment))}<br>{escape(why_text(d.why)).replace('; ', '<br>')}")
-        for s, d in acted
-    ]
+    told = [[changes(s.deployment, d.deployment), *why_text(d.why).split("; ")] for s, d in acted]
+    decisions = [(s.t, "<br>".join(map(escape, lines))) for (s, _), lines in zip(acted, told, strict=True)]
     by_hand = [(t, escape(what)) for t, what in history.notes]
     lines = [
         {"type": "line", "x0": t, "x1": t, "xref": "x4", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",

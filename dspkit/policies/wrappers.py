@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import Decision, Deployment, Policy, Snapshot, Topology
 from ..errors import KnobError
@@ -59,6 +59,27 @@ class Bounded(_Wrapper):
         return (topology, inner), decision
 
 
+class _Seen(NamedTuple):
+    """What a guard knows of changes, whoever made them: when they were made, and what is being made now."""
+
+    running: Deployment | None = None
+    times: tuple[float, ...] = ()
+    asked: tuple[Deployment, float] | None = None  # the guard's own last change and when, however late it shows
+
+    def look(self, snapshot: Snapshot) -> _Seen:
+        times, now = self.times, snapshot.deployment
+        if self.running is not None and now != self.running:
+            mine = self.asked is not None and self.asked[0] == now
+            # Somebody else's change that shows now was made when this window began.
+            times = (*times, self.asked[1] if mine and self.asked else snapshot.t - snapshot.window_s)
+        return _Seen(now, times, self.asked)
+
+    def ask(self, decision: Decision, snapshot: Snapshot) -> _Seen:
+        if decision.deployment == snapshot.deployment:
+            return self
+        return self._replace(asked=(decision.deployment, snapshot.t))
+
+
 @dataclass(frozen=True)
 class Cooldown(_Wrapper):
     """No change within `rest_s` seconds of the last one, whoever made it."""
@@ -66,15 +87,16 @@ class Cooldown(_Wrapper):
     rest_s: float = knob(60.0, "rest after a change", low=0.0, high=86_400.0, unit="s")
 
     def init(self, topology: Topology, seed: int = 0) -> Any:
-        return None, (), self.policy.init(topology, seed)
+        return _Seen(), self.policy.init(topology, seed)
 
     def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
-        seen, changed, inner = state
+        seen, inner = state
         inner, decision = self.policy.step(inner, snapshot)
-        changed = _changed(seen, changed, snapshot)[-1:]
-        if changed and snapshot.t - changed[0] < self.rest_s:
-            decision = _held(decision, snapshot, f"rests until t = {changed[0] + self.rest_s:g} s")
-        return (snapshot.deployment, changed, inner), decision
+        seen = seen.look(snapshot)
+        seen = seen._replace(times=seen.times[-1:])
+        if seen.times and snapshot.t - seen.times[0] < self.rest_s:
+            decision = _held(decision, snapshot, f"rests until t = {seen.times[0] + self.rest_s:g} s")
+        return (seen.ask(decision, snapshot), inner), decision
 
 
 @dataclass(frozen=True)
@@ -85,22 +107,16 @@ class RescaleBudget(_Wrapper):
     period_s: float = knob(600.0, "length of the period", low=1.0, high=86_400.0, unit="s")
 
     def init(self, topology: Topology, seed: int = 0) -> Any:
-        return None, (), self.policy.init(topology, seed)
+        return _Seen(), self.policy.init(topology, seed)
 
     def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
-        seen, spent, inner = state
+        seen, inner = state
         inner, decision = self.policy.step(inner, snapshot)
-        spent = tuple(t for t in _changed(seen, spent, snapshot) if snapshot.t - t < self.period_s)
-        if len(spent) >= self.changes:
+        seen = seen.look(snapshot)
+        seen = seen._replace(times=tuple(t for t in seen.times if snapshot.t - t < self.period_s))
+        if len(seen.times) >= self.changes:
             decision = _held(decision, snapshot, f"{self.changes} changes in {self.period_s:g} s are spent")
-        return (snapshot.deployment, spent, inner), decision
-
-
-def _changed(seen: Deployment | None, times: tuple[float, ...], snapshot: Snapshot) -> tuple[float, ...]:
-    """When what runs was changed: a change that shows now was made when this window began."""
-    if seen is None or snapshot.deployment == seen:
-        return times
-    return (*times, snapshot.t - snapshot.window_s)
+        return (seen.ask(decision, snapshot), inner), decision
 
 
 def _held(decision: Decision, snapshot: Snapshot, rule: str) -> Decision:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from .. import plots, policies, report, topologies
@@ -21,24 +22,6 @@ from .controls import Panel, read
 from .run import Run
 from .settings import Settings, dials
 from .view import View
-
-
-def _guarded(callback: Callable[..., None]) -> Callable[..., None]:
-    """An error in a callback becomes a line in the view instead of a trace in a log that nobody reads.
-
-    The line stays until the same callback succeeds.
-    """
-
-    @wraps(callback)
-    def guarded(self: Explorer, *args: Any, **options: Any) -> None:
-        try:
-            callback(self, *args, **options)
-        except Exception as error:
-            self._fail(callback.__name__, error)
-        else:
-            self._fail(callback.__name__, None)
-
-    return guarded
 
 
 class Explorer:
@@ -59,48 +42,49 @@ class Explorer:
         self._lock = threading.RLock()  # the run's thread and callbacks both draw
         self._errors: dict[str, str] = {}
         self._live: Run | None = None
+        self.report_path: Path | None = None
         press = {"Start": self.start, "Stop": self.stop, "Reset": self.reset, "Export report": self.export}
-        self.view = View(sorted(topologies.available()), sorted(self._makers), speed, press)
+        guarded = {text: self._guard(text, method) for text, method in press.items()}
+        self._first_speed = speed
+        self.view = View(sorted(topologies.available()), sorted(self._makers), speed, guarded)
         self._use_app(app)
         self._use_policy(chosen)
         for name in ("scale", "target", "settle"):
-            getattr(self.view, name).observe(self._set, "value")
-        self.view.app.observe(lambda change: self._pick_app(change["new"]), "value")
-        self.view.policy.observe(lambda change: self._pick_policy(change["new"]), "value")
+            getattr(self.view, name).observe(self._guard("settings", self._set), "value")
+        self.view.app.observe(self._guard("application", self._pick_app), "value")
+        self.view.policy.observe(self._guard("policy", self._pick_policy), "value")
 
     # What a person or a test does
 
-    @_guarded
-    def start(self, _: Any = None) -> None:
+    def start(self) -> None:
         """Begin a run with the present settings, from the start; a run that is going ends first."""
-        self._errors.clear()
+        self._forget_errors()
         self.view.tell("Starting…")
         self._live = Run(self.settings, self._begin, self._show, lambda: self.view.speed.value)
         self._live.start()
         self._enable()
 
-    @_guarded
-    def stop(self, _: Any = None) -> None:
+    def stop(self) -> None:
         """Ask the run to end; what it recorded stays. Returns at once: `wait` waits."""
-        if self.running and self._live is not None:
-            self._live.stop()
-            self.view.tell("Stopping…")
+        with self._lock:
+            if self._live is not None and not self._live.over:
+                self._live.stop()
+                self.view.tell("Stopping…")
 
-    @_guarded
-    def reset(self, _: Any = None) -> None:
+    def reset(self) -> None:
         """End the run, forget what it recorded, and put all controls back to what they were at first."""
         self._use_app(self._first.app)
         self._use_policy(self._first.policy)
-        self.view.settle.value = self._first.settle
+        self.view.settle.value, self.view.speed.value = self._first.settle, self._first_speed
 
-    @_guarded
-    def export(self, _: Any = None) -> None:
-        """Write what was recorded as one HTML file and show where it is."""
+    def export(self) -> Path:
+        """Write what was recorded as one HTML file, show where it is, and return its path."""
         history = self.history[:] if self.history else None
         if not history:
             raise DspkitError("no run to export", expected="a run of at least one window", fix="press Start first")
         self.report_path = report.from_history(history, target_latency_s=self.settings.target_latency_s)
         self.view.link_to(self.report_path)
+        return self.report_path
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the run is over; whether it is."""
@@ -127,7 +111,6 @@ class Explorer:
 
     # Controls
 
-    @_guarded
     def _set(self, change: Any) -> None:
         names = {"scale": "scale", "target": "target_latency_s", "settle": "settle"}
         values = {field: read(getattr(self.view, name)) for name, field in names.items()}
@@ -143,13 +126,13 @@ class Explorer:
             self._live.turn(settings)
         self.view.draw_settings(self._now, settings)
 
-    @_guarded
-    def _pick_app(self, name: str) -> None:
+    def _pick_app(self, change: Any) -> None:
+        name = change["new"]
         if name != self.settings.app:
             self._use_app(name)
 
-    @_guarded
-    def _pick_policy(self, name: str) -> None:
+    def _pick_policy(self, change: Any) -> None:
+        name = change["new"]
         if name != self.settings.policy.name:
             self._use_policy(self._makers[name]())
 
@@ -159,6 +142,7 @@ class Explorer:
             if self._live is not None:
                 self._live.stop()
             self._live = None
+            self._forget_errors()
             self._now: App = topologies.available()[name]()
             start, target = self._now.topology.uniform(), self._now.target_latency_s
             self.settings = replace(
@@ -166,7 +150,7 @@ class Explorer:
             )
             self._sliders = self.view.sliders(self._now, start)
             for operator, widget in self._sliders.items():
-                widget.observe(lambda change, operator=operator: self._move(operator, change["new"]), "value")
+                widget.observe(self._guard("parallelism", partial(self._move, operator)), "value")
             self.view.app.value, self.view.target.value, self.view.scale.value = name, target, 1.0
             self.view.clear(self._now)
             self.view.draw_settings(self._now, self.settings)
@@ -186,8 +170,8 @@ class Explorer:
         self._fail("knobs", None)
         self._apply(replace(self.settings, policy=policy))
 
-    @_guarded
-    def _move(self, operator: str, parallelism: int) -> None:
+    def _move(self, operator: str, change: Any) -> None:
+        parallelism = change["new"]
         if self._live is not None and self._live.is_this_thread():
             return  # the run itself moved the slider, to show what a policy decided
         self._apply(replace(self.settings, parallelism=FrozenMap({**self.settings.parallelism, operator: parallelism})))
@@ -195,7 +179,24 @@ class Explorer:
             self._live.move(operator, parallelism)
 
     def _enable(self) -> None:
-        self.view.buttons["Stop"].disabled = not self.running
+        with self._lock:
+            self.view.buttons["Stop"].disabled = self._live is None or self._live.over
+
+    def _guard(self, what: str, act: Callable[..., Any]) -> Callable[..., None]:
+        """For the browser: an error becomes a line in the view, instead of a trace in a log that nobody reads.
+
+        The line stays until the same thing succeeds. Callers from code get the error itself.
+        """
+
+        def guarded(*change: Any) -> None:
+            try:
+                act(*(() if what in self.view.buttons else change))
+            except Exception as error:
+                self._fail(what, error)
+            else:
+                self._fail(what, None)
+
+        return guarded
 
     def _fail(self, what: str, error: Exception | None) -> None:
         if error is not None:
@@ -203,6 +204,10 @@ class Explorer:
         else:
             self._errors.pop(what, None)
         self.view.fail(list(self._errors.values()))
+
+    def _forget_errors(self) -> None:
+        self._errors.clear()
+        self.view.fail(())
 
     # The run, in its own thread
 
@@ -216,11 +221,6 @@ class Explorer:
         with self._lock:
             if run is not self._live:
                 return
-            if run.error is not None:
-                self._fail("run", run.error)
-            if run.history:
-                self.view.draw_run(run.history, run.settings)
-                self._follow(run, run.history)
             if run.over:
                 self.view.tell("Failed." if run.error else "Stopped." if run.stopping else "Finished.")
                 self.view.buttons["Stop"].disabled = True
@@ -228,6 +228,14 @@ class Explorer:
                 last = run.history[-1].snapshot
                 rates = f"{plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
                 self.view.tell(f"Running: t = {last.t:g} s, {rates}.")
+            if run.error is not None:
+                self._fail("run", run.error)
+            try:
+                if run.history:
+                    self._follow(run, run.history)
+                    self.view.draw_run(run.history, self.settings)
+            except Exception as error:  # a picture that cannot be drawn does not end the run
+                self._fail("picture", error)
 
     def _follow(self, run: Run, history: History) -> None:
         """Sliders show what runs, and when it is over what the next run begins with."""

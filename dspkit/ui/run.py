@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..core import Backend, Step
 from ..history import THEN, History, changes
@@ -42,7 +43,7 @@ class Run:
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._turned_to: Settings | None = None
         self._moved: dict[str, int] = {}
-        self._policies = [settings.policy]
+        self._policies, self._told = [settings.policy], dict[str, Any]()
         self._thread = threading.Thread(target=self._work, daemon=True, name="dspkit-run")
 
     def start(self) -> None:
@@ -121,7 +122,7 @@ class Run:
                 if time.monotonic() - shown >= REDRAW_S:
                     self._show(self)
                     shown = time.monotonic()
-                if pace := self._pace():
+                if (pace := self._pace()) and len(history) < self.settings.windows:
                     self._stop.wait(1 / pace)
 
     def _obey(self, backend: Backend, steps: Iterator[Step]) -> Iterator[Step]:
@@ -158,14 +159,18 @@ class Run:
         return mape(self.settings.policy, backend, settle=settle, seed=seed, after=last)
 
     def _tell(self, backend: Backend) -> None:
-        """What a report has to say of this run; of one that was turned by hand, that its code is only its beginning."""
+        """What a report has to say of this run: how it began, and which policies it had since."""
         assert self.history is not None
-        told = [describe(p, backend, settle=self.settings.settle, seed=self.settings.seed) for p in self._policies]
-        references = dict.fromkeys(key for t in told for key in _keys(t.get("reference", ())))
-        about = {**told[0], "policy": THEN.join(t["policy"] for t in told), "reference": tuple(references)}
-        if not self.history.notes:
-            about["code"] = self.settings.code()
-        self.history.tell(about)
+        if not self._told:
+            settings = self.settings
+            self._told = describe(settings.policy, backend, settle=settings.settle, seed=settings.seed)
+            self._told["code"] = settings.code()
+            self.history.tell(self._told)
+            return
+        references = dict.fromkeys(key for p in self._policies for key in _keys(getattr(p, "reference", ())))
+        told = {key: value for key, value in self._told.items() if key != "code"}  # no code makes this run again
+        policies = THEN.join(call(p) for p in self._policies)
+        self.history.tell({**told, "policy": policies, "reference": tuple(references)})
 
 
 def _move(backend: Backend, moved: Mapping[str, int]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from ..core import Policy
@@ -29,18 +29,24 @@ class Settings:
 
     def code(self) -> str:
         """The same run as code to copy."""
-        module, name = type(self.policy).__module__, type(self.policy).__name__
         simulator = [f"scale={self.scale:g}"] if self.scale != 1 else []
         simulator += [f"parallelism={dict(self.parallelism)}"] if set(self.parallelism.values()) - {1} else []
         simulator += [f"window_s={self.window_s:g}"] if self.window_s != 10 else []
         simulator += [f"seed={self.seed}"] if self.seed else []
         loop = [f"steps={self.windows}"] + ([f"settle={self.settle}"] if self.settle else [])
         return (
-            f"from dspkit import plots, run, topologies\nfrom {module} import {name}\n\n"
+            f"from dspkit import plots, run, topologies\n{_imports(self.policy)}\n"
             f"app = topologies.{self.app}()\n"
             f"history = run({call(self.policy)}, app.simulator({', '.join(simulator)}), {', '.join(loop)})\n"
             f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
         )
+
+
+def _imports(policy: Any) -> str:
+    """A line for the policy's class, and one for each policy that it wraps."""
+    inner = [getattr(policy, f.name) for f in fields(policy)] if is_dataclass(policy) else []
+    lines = "".join(_imports(thing) for thing in inner if is_dataclass(thing))
+    return f"from {type(policy).__module__} import {type(policy).__name__}\n{lines}"
 
 
 class Dial(Workload):
@@ -60,5 +66,6 @@ def dials(app: App, scale: Callable[[], float]) -> dict[str, Workload]:
     """The app's load, turned by `scale()`, for each of its sources."""
     sources = app.topology.sources
     if isinstance(app.workload, Workload):
-        return dict.fromkeys(sources, Dial(app.workload * (1 / len(sources)), scale))
+        share = app.workload if len(sources) == 1 else app.workload * (1 / len(sources))
+        return dict.fromkeys(sources, Dial(share, scale))
     return {source: Dial(load, scale) for source, load in app.workload.items()}

@@ -65,9 +65,6 @@ class View:
         self.box = w.VBox([w.HTML(_STYLE), bar, self.status, self.error, self.link, columns])
         self.box.add_class("dspkit")
 
-    def close(self) -> None:
-        close(self.box)
-
     def sliders(self, app: App, parallelism: dict[str, int]) -> dict[str, Any]:
         """New parallelism sliders, one an operator, in the place of the former."""
         made = {
