@@ -81,10 +81,12 @@ class _Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cooldown(_Wrapper):
-    """No change within `rest_s` seconds of the last one, whoever made it."""
+class _Timed(_Wrapper):
+    """A guard whose rule looks at when changes were made."""
 
-    rest_s: float = knob(60.0, "rest after a change", low=0.0, high=86_400.0, unit="s")
+    def _rule(self, times: tuple[float, ...], t: float) -> tuple[tuple[float, ...], str]:
+        """The times that still matter at `t`, and why a change must wait; "" if it need not."""
+        raise NotImplementedError(f"{type(self).__name__} must give _rule(times, t)")
 
     def init(self, topology: Topology, seed: int = 0) -> Any:
         return _Seen(), self.policy.init(topology, seed)
@@ -93,34 +95,31 @@ class Cooldown(_Wrapper):
         seen, inner = state
         inner, decision = self.policy.step(inner, snapshot)
         seen = seen.look(snapshot)
-        seen = seen._replace(times=seen.times[-1:])
-        if seen.times and snapshot.t - seen.times[0] < self.rest_s:
-            decision = _held(decision, snapshot, f"rests until t = {seen.times[0] + self.rest_s:g} s")
-        return (seen.ask(decision, snapshot), inner), decision
+        times, rule = self._rule(seen.times, snapshot.t)
+        if rule and decision.deployment != snapshot.deployment:
+            decision = Decision(snapshot.deployment, {**decision.why, "held back": rule})
+        return (seen._replace(times=times).ask(decision, snapshot), inner), decision
 
 
 @dataclass(frozen=True)
-class RescaleBudget(_Wrapper):
+class Cooldown(_Timed):
+    """No change within `rest_s` seconds of the last one, whoever made it."""
+
+    rest_s: float = knob(60.0, "rest after a change", low=0.0, high=86_400.0, unit="s")
+
+    def _rule(self, times: tuple[float, ...], t: float) -> tuple[tuple[float, ...], str]:
+        last = times[-1:]
+        rests = bool(last) and t - last[0] < self.rest_s
+        return last, f"rests until t = {last[0] + self.rest_s:g} s" if rests else ""
+
+
+@dataclass(frozen=True)
+class RescaleBudget(_Timed):
     """At most `changes` changes in any `period_s` seconds; those that others make count as well."""
 
     changes: int = knob(3, "changes allowed in a period", low=0, high=10_000)
     period_s: float = knob(600.0, "length of the period", low=1.0, high=86_400.0, unit="s")
 
-    def init(self, topology: Topology, seed: int = 0) -> Any:
-        return _Seen(), self.policy.init(topology, seed)
-
-    def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
-        seen, inner = state
-        inner, decision = self.policy.step(inner, snapshot)
-        seen = seen.look(snapshot)
-        seen = seen._replace(times=tuple(t for t in seen.times if snapshot.t - t < self.period_s))
-        if len(seen.times) >= self.changes:
-            decision = _held(decision, snapshot, f"{self.changes} changes in {self.period_s:g} s are spent")
-        return (seen.ask(decision, snapshot), inner), decision
-
-
-def _held(decision: Decision, snapshot: Snapshot, rule: str) -> Decision:
-    """The decision, if it changes nothing; else what runs, and why."""
-    if decision.deployment == snapshot.deployment:
-        return decision
-    return Decision(snapshot.deployment, {**decision.why, "held back": rule})
+    def _rule(self, times: tuple[float, ...], t: float) -> tuple[tuple[float, ...], str]:
+        spent = tuple(x for x in times if t - x < self.period_s)
+        return spent, f"{self.changes} changes in {self.period_s:g} s are spent" if len(spent) >= self.changes else ""
