@@ -152,6 +152,11 @@ class Step:
     settling: int = 0  # windows after this one that are observed and not decided on
     state: Any = field(default=None, repr=False, compare=False)  # the policy's, to resume from; not saved
 
+    @property
+    def deployment(self) -> Deployment:
+        """What runs from this step on, unless somebody else changes it."""
+        return self.decision.deployment if self.rescaled and self.decision else self.snapshot.deployment
+
 
 @runtime_checkable
 class Policy(Protocol):

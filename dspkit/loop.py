@@ -49,9 +49,7 @@ def _mape(
 ) -> Iterator[Step]:
     first = after.index + 1 if after else 0
     waiting = min(after.settling, settle) if after else 0
-    expected = None  # what must run if nobody else changed it
-    if after is not None:
-        expected = after.decision.deployment if after.rescaled and after.decision else after.snapshot.deployment
+    expected = after.deployment if after else None
     for index in count(first) if steps is None else range(first, first + steps):
         snapshot = backend.observe()
         if snapshot is None:
@@ -66,8 +64,9 @@ def _mape(
             state, decision = policy.step(state, snapshot)
             rescaled = act and _deploy(policy, backend, snapshot, decision)
         waiting = settle if rescaled else waiting
-        expected = decision.deployment if rescaled and decision else snapshot.deployment
-        yield Step(index, snapshot, decision, rescaled, waiting, state)
+        step = Step(index, snapshot, decision, rescaled, waiting, state)
+        expected = step.deployment
+        yield step
 
 
 def _deploy(policy: Policy, backend: Backend, snapshot: Snapshot, decision: Decision) -> bool:

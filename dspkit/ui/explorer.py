@@ -239,8 +239,6 @@ class Explorer:
 
     def _follow(self, run: Run, history: History) -> None:
         """Sliders show what runs, and when it is over what the next run begins with."""
-        step = history[-1]
-        runs = step.decision.deployment if step.rescaled and step.decision else step.snapshot.deployment
-        shown = self.settings.parallelism if run.over else {**runs.parallelism, **run.moved}
+        shown = self.settings.parallelism if run.over else {**history[-1].deployment.parallelism, **run.moved}
         for operator, k in shown.items():
             self._sliders[operator].value = k
