@@ -20,7 +20,6 @@ ALLOWED = {  # module: the dspkit modules it may import, at any depth of its cod
     "core": FOUNDATION | {"structure"},
     "knobs": FOUNDATION,
     "queueing": set(),
-    "fluid": set(),
     "files": FOUNDATION,
 }
 POLICIES_MAY = {"core", "errors", "frozen", "knobs", "structure", "bo", "predict", "etp", "profile", "placement"}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dspkit import Deployment, Plant, Simulator, Topology, run, workload
 from dspkit.errors import DeploymentError, KnobError, WorkloadError
-from dspkit.fluid import fair_share
 from dspkit.plant import Node, Service
 from dspkit.policies.static import Static
+from dspkit.simulator.fluid import fair_share
 from strategies import deployments, plants, topologies
 
 CHAIN = Topology.chain("a", "b", "c")

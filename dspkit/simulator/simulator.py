@@ -11,11 +11,12 @@ import math
 import operator
 from collections.abc import Mapping
 
-from . import fluid, queueing
-from .core import Deployment, Latency, OperatorMetrics, Snapshot, Topology
-from .errors import BackendError, DeploymentError, KnobError, WorkloadError
-from .plant import Plant
-from .workload import Workload
+from .. import queueing
+from ..core import Deployment, Latency, OperatorMetrics, Snapshot, Topology
+from ..errors import BackendError, DeploymentError, KnobError, WorkloadError
+from ..plant import Plant
+from ..workload import Workload
+from . import fluid
 
 _BUSIEST = 0.95  # the waiting term takes no higher load than this; beyond it the fluid's own queue speaks
 _ROUNDS = 12  # of sharing cores; where all find a core the first is the last

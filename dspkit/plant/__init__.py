@@ -1,0 +1,12 @@
+"""What a simulated cluster is: services, nodes, links, pauses and faults, each a frozen dataclass of knobs."""
+
+from .cluster import Link, Node, Places, Scheduler, packed, round_robin
+from .faults import Fault, NodeDown, NodeSlow, Silence, Skew, outages
+from .pauses import moved_share, pauses
+from .plant import Plant
+from .service import Service
+
+__all__ = [
+    "Fault", "Link", "Node", "NodeDown", "NodeSlow", "Places", "Plant", "Scheduler", "Service", "Silence", "Skew",
+    "moved_share", "outages", "packed", "pauses", "round_robin",
+]  # fmt: skip

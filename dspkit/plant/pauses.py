@@ -1,0 +1,51 @@
+"""What a rescale stops, and for how long: each engine's way, from the places of instances before and after.
+
+| kind | stops | for |
+|---|---|---|
+| rebalance (Storm) | the job | the pause |
+| savepoint (Flink) | the job | the pause + all state, written and read again |
+| in-place | operators whose parallelism changes | the pause |
+| migration | operators with an instance that comes, goes or moves | the pause + their state that changes nodes |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from .cluster import Places
+from .plant import Plant
+
+
+def pauses(plant: Plant, before: Places, after: Places) -> dict[str, float]:
+    """Seconds for which each operator stands still when instances go from these places to those."""
+    old, new = _by_operator(before), _by_operator(after)
+    if plant.pause_kind in ("rebalance", "savepoint"):
+        state = sum(service.state_bytes for service in plant.services.values())
+        twice = 2 * state / plant.state_bytes_per_s if plant.pause_kind == "savepoint" else 0.0
+        return dict.fromkeys(plant.services, plant.pause_s + twice)
+    stopped = dict.fromkeys(plant.services, 0.0)
+    for name in plant.services:
+        if plant.pause_kind == "in-place":
+            stopped[name] = plant.pause_s if old[name].total() != new[name].total() else 0.0
+        elif old[name] != new[name]:
+            moved = plant.services[name].state_bytes * moved_share(old[name], new[name])
+            stopped[name] = plant.pause_s + moved / plant.state_bytes_per_s
+    return stopped
+
+
+def moved_share(before: Mapping[str, int], after: Mapping[str, int]) -> float:
+    """Share of an operator's state that changes nodes, spread evenly over its instances before and after.
+
+    >>> moved_share({"a": 1}, {"a": 1, "b": 1}), moved_share({"a": 2}, {"a": 3})
+    (0.5, 0.0)
+    """
+    old, new = sum(before.values()), sum(after.values())
+    return sum(max(0.0, n / new - before.get(node, 0) / old) for node, n in after.items())
+
+
+def _by_operator(places: Places) -> dict[str, Counter[str]]:
+    counted: dict[str, Counter[str]] = {}
+    for (name, _), node in places.items():
+        counted.setdefault(name, Counter())[node] += 1
+    return counted

@@ -1,0 +1,5 @@
+"""The simulated cluster: one Backend, two engines."""
+
+from .simulator import Simulator
+
+__all__ = ["Simulator"]
