@@ -41,9 +41,10 @@ class OperatorMetrics:
     cpu: float | None = None  # cores in use, over all instances
     blocked: float | None = None  # share of its time that an instance was held back by what it feeds, 0..1
     dropped: float = 0.0  # records/s refused or lost
+    waited_s: float | None = None  # mean time of a record in the queue
 
     def __post_init__(self) -> None:
-        unknown = [n for n in ("true_rate", "cpu", "blocked") if getattr(self, n) is None]
+        unknown = [n for n in ("true_rate", "cpu", "blocked", "waited_s") if getattr(self, n) is None]
         _check_numbers(self, *(f.name for f in fields(self) if f.name not in unknown))
         try:
             counted = operator.index(self.parallelism) >= 1

@@ -220,8 +220,10 @@ class Deployment:
         return sum(self.parallelism.values())
 
     def scaled(self, parallelism: Mapping[str, int]) -> Deployment:
-        """A copy in which the operators named run at another parallelism."""
-        return replace(self, parallelism={**self.parallelism, **parallelism})
+        """A copy in which the operators named run at another parallelism; places of instances that go are dropped."""
+        counts = {**self.parallelism, **parallelism}
+        placement = {place: node for place, node in self.placement.items() if place[1] < counts.get(place[0], 0)}
+        return replace(self, parallelism=counts, placement=placement)
 
 
 def _is_text(value: Any) -> bool:

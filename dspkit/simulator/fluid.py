@@ -1,138 +1,126 @@
-"""One tick of a fluid job: rates instead of records, back-pressure, cores shared by those who want them.
-
-Plain lists and loops over operators in topological order, so that a compiler can take it as it is.
-
-    | here | meaning |
-    |---|---|
-    | queue[i] | records waiting for operator i; a source's queue is its log |
-    | room[i] | records that this queue holds |
-    | mass[i] | source records that these stem from; a record's mass is shared equally by the branches it takes |
-    | able[i] | records that i could process in this tick |
-    | done[i], wish[i] | what it does process; what more it would, were there room downstream |
-    | limit[i] | how much more the room downstream lets it process |
-"""
+"""The fluid engine: rates in ticks, any load, and latency from the queues that build up plus theory for the rest."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-Vector = list[float]
-_FILLINGS, _SETTLED = 20, 1e-3  # of room, and the share of its ability that nobody gains any more
+import numpy as np
 
+from .. import queueing
+from ..core import Latency
+from .engine import Window
+from .fluid_kernel import Cluster, State, Sums, play
+from .fluid_steady import TRACE, Theory, latencies
+from .layout import Array, Graph, Layout
 
-@dataclass
-class Graph:
-    """The topology as numbers: edges by index, operators in topological order."""
-
-    parents: list[list[tuple[int, int]]]  # (edge, operator) feeding each operator
-    children: list[list[tuple[int, int]]]
-    selectivity: Vector  # by edge
+SHARES = (0.5, 0.95, 0.99)
 
 
-@dataclass
-class Tick:
-    """What happened in one tick, in records; `ended` in source records."""
+class Fluid:
+    """A pipeline as a fluid; see `engine.Engine` for what its methods promise."""
 
-    arrived: Vector
-    done: Vector
-    sent: Vector  # by edge
-    ended: float
+    def __init__(self, graph: Graph, layout: Layout):
+        n, nodes = len(layout.instances), len(layout.cores)
+        self.graph = graph
+        self.state = State(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((nodes, n)))
+        self.change(layout)
+        self._fresh()
 
+    def change(self, layout: Layout) -> None:
+        self.layout = layout
+        self.cluster, self.theory = numbers(self.graph, layout)
+        self.state.share[:] = self.cluster.live
 
-def plan(graph: Graph, queue: Vector, offered: Vector, able: Vector, room: Vector) -> tuple[Vector, Vector]:
-    """Records each operator will process in this tick, and those it would if it alone were infinitely fast.
+    def pause(self, seconds: Array) -> None:
+        np.maximum(self.state.pause, seconds, out=self.state.pause)
 
-    The first is what happens; the second is what an operator has to ask cores for. Operators that feed the same
-    queue share its room as they wish for it. What one cannot use after all, because another of its receivers is full,
-    goes to the others in the next filling, until nothing moves any more.
-    """
-    n, sel = len(queue), graph.selectivity
-    done, ask = [0.0] * n, [0.0] * n
-    for _ in range(_FILLINGS):
-        came = [sum(sel[e] * done[p] for e, p in graph.parents[i]) for i in range(n)]
-        free = [room[i] - queue[i] - came[i] + done[i] for i in range(n)]
-        wish, held = [0.0] * n, False
-        for i in range(n):
-            inflow = sum(sel[e] * (done[p] + wish[p]) for e, p in graph.parents[i])
-            wish[i] = max(0.0, min(able[i], queue[i] + offered[i] + inflow) - done[i])
-        for i in reversed(range(n)):  # nobody wishes for more than would fit if nobody else sent anything
-            fits = [max(0.0, free[c] + wish[c]) / sel[e] for e, c in graph.children[i] if sel[e] > 0]
-            held = held or min(fits, default=math.inf) < wish[i]
-            wish[i] = min([wish[i], *fits])
-        limit, cut = _limits(graph, wish, free)
-        grown = 0.0
-        for i in range(n):
-            there = queue[i] + offered[i] + sum(sel[e] * done[p] for e, p in graph.parents[i])
-            before, done[i] = done[i], max(done[i], min(done[i] + min(wish[i], limit[i]), there))
-            ask[i] = min(there, before + limit[i])
-            if able[i] > 0:
-                grown = max(grown, (done[i] - before) / able[i])
-        if not (held or cut) or grown < _SETTLED:
-            break
-    return done, ask
+    def lose(self, share: Array) -> None:
+        self._sums.dropped[:] += self.state.queue * share
+        self._sums.flow[2] += float(self.state.mass @ share)
+        self.state.queue[:] *= 1 - share
+        self.state.mass[:] *= 1 - share
 
+    @property
+    def mass(self) -> float:
+        return float(self.state.mass.sum())
 
-def _limits(graph: Graph, wish: Vector, free: Vector) -> tuple[Vector, bool]:
-    """What each operator may send on, in records it processes, and whether that is less than anyone wishes.
+    def play(self, rates: Array, dt: Array, noise: Array) -> None:
+        a, c = self.layout, self.cluster
+        c.cpu[:] = a.seconds * noise * (1 - a.io)
+        c.other[:] = a.seconds * noise * a.io + a.call
+        kept = np.empty((len(dt), 3))
+        play(self.graph, c, self.state, self._sums, rates, dt, kept)
+        self._played += float(dt.sum())
+        self.kept.append(kept)
 
-    From the sinks up: a queue takes what fits behind what its own operator will take away.
-    """
-    limit, more, cut = [math.inf] * len(wish), wish[:], False
-    for i in reversed(range(len(wish))):
-        for edge, child in graph.children[i]:
-            if graph.selectivity[edge] > 0:
-                wished = sum(graph.selectivity[e] * wish[p] for e, p in graph.parents[child])
-                space = max(0.0, free[child] + more[child])
-                if wished > space:
-                    part, cut = wish[i] * (space / wished), True
-                else:
-                    part = wish[i] + (space - wished) / graph.selectivity[edge]
-                limit[i] = min(limit[i], part)
-        more[i] = min(more[i], limit[i])
-    return limit, cut
+    def window(self) -> Window:
+        s = self._sums
+        ended, stopped = float(s.flow[0]), float(s.flow[1])
+        waited, out = np.empty(len(s.done)), np.empty(6)
+        latencies(self.graph, self.cluster, self.theory, s, self._played - stopped, waited, out)
+        latency, event = (_latency(*out[:3].tolist()), _latency(*out[3:].tolist())) if ended > TRACE else (None, None)
+        window = Window(
+            s.arrived, s.done, s.dropped, s.busy, s.blocked, s.cpu, waited, s.sent, s.cores, ended, stopped,
+            self.state.queue.copy(), latency, event,
+        )  # fmt: skip
+        self._fresh()
+        return window
+
+    def _fresh(self) -> None:
+        self._sums, self._played = sums(self.graph, self.layout), 0.0
+        self.kept: list[Array] = []  # by tick of this window: source records that ended, those in the logs, those lost
 
 
-def tick(graph: Graph, queue: Vector, mass: Vector, offered: Vector, able: Vector, room: Vector) -> Tick:
-    """Move records one tick forward, changing `queue` and `mass`; `room` is how much each queue holds.
-
-    Records that arrive in a tick may be processed in the same tick: the fluid takes no time to pass an idle
-    operator. Service and random waiting are added by the caller, from theory.
-    """
-    done, _ = plan(graph, queue, offered, able, room)
-    arrived, sent, ended = offered[:], [0.0] * len(graph.selectivity), 0.0
-    flow = offered[:]  # mass arriving
-    for i in range(len(queue)):
-        for edge, parent in graph.parents[i]:
-            sent[edge] = graph.selectivity[edge] * done[parent]
-            arrived[i] += sent[edge]
-        there = queue[i] + arrived[i]
-        done[i] = min(done[i], there)  # the same sum in another order may differ in its last bit
-        behind = mass[i] + flow[i]
-        moved = behind * (done[i] / there) if there > 0 else behind
-        mass[i] = behind - moved
-        queue[i] = there - done[i]
-        if not graph.children[i]:
-            ended += moved
-        for _, child in graph.children[i]:
-            flow[child] += moved / len(graph.children[i])
-    return Tick(arrived, done, sent, ended)
+def sums(graph: Graph, layout: Layout) -> Sums:
+    """Nothing so far."""
+    n, nodes, edges = len(layout.instances), len(layout.cores), len(graph.start)
+    a, b, c, d, e, f, g = np.zeros((7, n))
+    return Sums(a, b, c, d, e, f, g, np.zeros(edges), np.zeros(nodes), np.zeros(3))
 
 
-def fair_share(demands: list[tuple[float, int]], cores: float) -> float:
-    """The level s at which $\\sum_j n_j\\min(d_j, s)$ fills the cores: what each instance may use, at most 1.
+def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:
+    """The layout as the compiled fluid takes it; `cpu` and `other` depend on the noise and are filled in later."""
+    a, n = layout, len(layout.instances)
+    live = np.where(a.cores[:, None] > 0, a.here, 0).astype(float)
+    k = np.maximum(1, a.instances)
+    share = a.here / k  # of an operator's records on each node
+    delay = np.zeros(len(graph.start))
+    if a.delay.any():
+        delay = np.einsum("ae,be,ab->e", share[:, graph.start], share[:, graph.end], a.delay)
+    uneven = np.ones(n)
+    if a.hottest.any():
+        rest = np.divide(1 - a.hottest, k - 1, out=np.ones(n), where=k > 1)
+        uneven = np.where(a.hottest > 0, np.maximum(a.hottest, rest) * k, 1.0)
+    passing, bandwidth = _links(graph, a, share)
+    cluster = Cluster(
+        live=live,
+        instances=live.sum(axis=0),
+        cpu=np.zeros(n),
+        other=np.zeros(n),
+        call=a.call,
+        uneven=uneven,
+        room=np.where(a.drops, math.inf, a.room),
+        refuse=np.where(a.drops, a.room, math.inf),
+        cores=a.cores,
+        speed=a.speed,
+        selectivity=a.selectivity,
+        passing=passing,
+        bandwidth=bandwidth,
+    )
+    return cluster, Theory(a.cv**2, a.hottest, a.split, a.room, delay)
 
-    `demands` holds (share of a core wanted, how many instances want it).
 
-    >>> fair_share([(1.0, 2), (0.5, 2)], cores=2)
-    0.5
-    >>> fair_share([(1.0, 2), (0.2, 2)], cores=2)
-    0.8
-    """
-    left, count = float(cores), sum(n for _, n in demands)
-    for demand, n in sorted(demands):
-        if demand * count >= left:
-            return left / count
-        left -= demand * n
-        count -= n
-    return 1.0
+def _latency(built_up: float, mean: float, variance: float) -> Latency:
+    """What all records take, and the rest as gamma distributed."""
+    return Latency(*(built_up + x for x in (mean, *queueing.percentiles(mean, variance, SHARES))))
+
+
+def _links(graph: Graph, layout: Layout, share: Array) -> tuple[Array, Array]:
+    """For each pair of nodes with a limit: bytes that a record of each operator sends over it; and the limit."""
+    pairs = np.argwhere(np.isfinite(layout.bandwidth))
+    passing = np.zeros((len(pairs), len(layout.instances)))
+    for e, (u, v) in enumerate(zip(graph.start, graph.end, strict=True)):
+        for k, (a, b) in enumerate(pairs):
+            passing[k, u] += layout.selectivity[e] * layout.size[e] * share[a, u] * share[b, v]
+    used = passing.any(axis=1)
+    return passing[used], layout.bandwidth[tuple(pairs[used].T)] if used.any() else np.zeros(0)

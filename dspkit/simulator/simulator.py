@@ -1,8 +1,6 @@
-"""A simulated cluster as a Backend: fluid queues with back-pressure, seeded, with a pause at each rescale.
+"""A simulated cluster as a Backend: one window at a time, seeded, with pauses at rescales and faults.
 
-Queues move as a fluid, in ticks. Latency is what the fluid says (waiting in queues that build up, by Little's law)
-plus what theory says of a steady queue (M/M/c at the measured load). Sources read a durable log: what they
-cannot take waits there, and counts as lag, not as processing latency.
+Sources read a durable log: what they cannot take waits there, and counts as lag, not as processing latency.
 """
 
 from __future__ import annotations
@@ -10,17 +8,25 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from .. import queueing
-from ..core import Deployment, Latency, OperatorMetrics, Snapshot, Topology
+import numpy as np
+
+from ..core import Deployment, OperatorMetrics, Snapshot, Topology
 from ..errors import BackendError, DeploymentError, KnobError, WorkloadError
-from ..plant import Plant
+from ..plant import Places, Plant, Scheduler, Silence, round_robin
 from ..workload import Workload
-from . import fluid
+from .batches import Batches
+from .engine import Engine, Window
+from .fluid import Fluid
+from .fluid_steady import TRACE
+from .job import Job
+from .layout import Array, Graph, Layout
 
-_BUSIEST = 0.95  # the waiting term takes no higher load than this; beyond it the fluid's own queue speaks
-_ROUNDS = 12  # of sharing cores; where all find a core the first is the last
-_SHARES = (0.5, 0.95, 0.99)
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENGINES = ("fluid", "tuples")
 
 
 class Simulator:
@@ -34,7 +40,7 @@ class Simulator:
     (1000, 1000)
     """
 
-    knobs = frozenset({"parallelism"})
+    knobs = frozenset({"parallelism", "workers", "placement"})
 
     def __init__(
         self,
@@ -46,70 +52,98 @@ class Simulator:
         window_s: float = 10.0,
         tick_s: float = 0.5,
         seed: int = 0,
+        engine: str = "fluid",
+        arrivals: str = "poisson",
+        scheduler: Scheduler = round_robin,
+        keep_ticks: bool = False,
     ):
-        """`workload` is shared equally by the sources, or given for each by name."""
-        import numpy as np
+        """`workload` is shared equally by the sources, or given for each by name.
 
+        The "fluid" engine takes any load; "tuples" follows each record, whose arrivals are "poisson" or "even".
+        `scheduler` places what the deployment does not. `keep_ticks` keeps what `ticks` shows.
+        """
         if not (0 < tick_s <= window_s < math.inf):
             raise KnobError(
                 f"window_s={window_s}, tick_s={tick_s}", expected="0 < tick_s <= window_s", fix="use longer windows"
             )
+        for name, value, choices in (("engine", engine, ENGINES), ("arrivals", arrivals, ("poisson", "even"))):
+            if value not in choices:
+                raise KnobError(f"{name}={value!r}", expected=f"one of {', '.join(choices)}", fix="see Simulator")
+        if keep_ticks and engine == "tuples":
+            raise KnobError("keep_ticks with tuples", expected="the fluid engine", fix="or shorter windows of tuples")
         self.topology, self.plant = topology, plant.check(topology)
-        self.workload, self.window_s, self.seed = workload, float(window_s), seed
-        self._loads = _by_source(topology, workload)
-        ticks = max(1, round(window_s / tick_s))
-        self._tick_s = window_s / ticks
-        self._middles = (np.arange(ticks) + 0.5) * self._tick_s
-        try:
-            self._random = np.random.default_rng(operator.index(seed))
-        except (TypeError, ValueError) as error:
-            raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0") from error
-        self._deployment = Deployment(topology.uniform())
-        self._allow(deployment or self._deployment)
-        self._deployment = deployment or self._deployment
-        self._order = topology.order
-        index = {name: i for i, name in enumerate(self._order)}
-        self._graph = fluid.Graph(
-            [[(e, index[u]) for e, (u, v) in enumerate(topology.edges) if v == name] for name in self._order],
-            [[(e, index[v]) for e, (u, v) in enumerate(topology.edges) if u == name] for name in self._order],
-            [plant.services[u].toward(v) for u, v in topology.edges],
-        )
-        self._queue, self._mass = [0.0] * len(index), [0.0] * len(index)
-        self._window, self._pause, self._open = 0, 0.0, True
-        self._place()
+        self.workload, self.window_s, self.seed, self.kind = workload, float(window_s), seed, engine
+        self.loads = by_source(topology, workload)
+        self._edges = np.linspace(0.0, self.window_s, max(1, round(window_s / tick_s)) + 1)
+        noise, records = _generators(seed)
+        self._random = noise
+
+        def make(graph: Graph, layout: Layout) -> Engine:
+            return _engine(engine, self.plant, graph, layout, records, arrivals)
+
+        start = Deployment(topology.uniform()) if deployment is None else topology.check(deployment)
+        if start.settings:
+            raise DeploymentError(f"settings {dict(start.settings)}", expected="none here", fix="leave them out")
+        self._job = Job(topology, self.plant, start, scheduler, make)
+        self._names = [(i, name, bool(topology.downstream(name))) for i, name in enumerate(topology.order)]
+        self._sources = [i for i, name in enumerate(topology.order) if not topology.upstream(name)]
+        self._window, self._open, self._keep = 0, True, keep_ticks
+        self._ticks: list[Array] = []
 
     @property
     def deployment(self) -> Deployment:
         """What runs."""
-        return self._deployment
+        return self._job.deployment
+
+    @property
+    def placement(self) -> Places:
+        """The node of each instance, whoever placed it."""
+        return dict(self._job.where)
 
     def observe(self) -> Snapshot:
         """Play one window and report it."""
         self._must_be_open()
-        dt, times = self._tick_s, self._window * self.window_s + self._middles
-        nothing = 0 * times
-        offered = [self._loads[n].rates(times) * dt if n in self._loads else nothing for n in self._order]
-        slow = self._slowness()
-        totals = _Totals(len(self._queue), len(self.topology.edges), len(self._nodes))
-        for arriving in map(list, zip(*(o.tolist() for o in offered), strict=True)):
-            stopped = min(self._pause, dt)
-            self._pause -= stopped
-            totals.stopped += stopped
-            able, most = self._able(slow, dt - stopped, arriving)
-            moved = fluid.tick(self._graph, self._queue, self._mass, arriving, most, self._room)
-            totals.add(moved, [q * dt for q in self._queue], able, [k * (dt - stopped) for k in self._k])
-            for j, used in enumerate(self._cores(moved.done, slow)):
-                totals.cores[j] += used
+        engine, start = self._job.engine, self._window * self.window_s
+        end = start + self.window_s
+        noise = self._noise()
+        for a, b in self._job.stretches(start, end):
+            edges = start + self._edges
+            edges = np.concatenate(([a], edges[(edges > a + 1e-9) & (edges < b - 1e-9)], [b]))
+            rates = offered(self.loads, self.topology, (edges[1:] + edges[:-1]) / 2)
+            engine.play(rates, np.diff(edges), noise)
+            if self._keep and isinstance(engine, (Fluid, Batches)):
+                self._ticks.append(np.column_stack((edges[1:], rates.sum(axis=1) * np.diff(edges), engine.kept[-1])))
         self._window += 1
-        return self._snapshot(totals, slow)
+        return self._snapshot(engine.window(), start)
 
     def deploy(self, deployment: Deployment) -> None:
-        """Change the parallelism; the job stands still for `plant.pause_s` seconds and loses nothing."""
+        """Change parallelism, workers or placement; the plant says what that stops. Nothing is lost."""
         self._must_be_open()
-        self._allow(deployment)
-        if deployment != self._deployment:
-            self._deployment, self._pause = deployment, self.plant.pause_s
-            self._place()
+        self.topology.check(deployment)
+        if deployment.settings != self.deployment.settings:
+            raise DeploymentError(
+                "another settings",
+                expected=f"a change of {', '.join(sorted(self.knobs))}",
+                fix="leave them as they are",
+            )
+        if deployment != self.deployment:
+            self._job.deploy(deployment, self._window * self.window_s)
+
+    @property
+    def ticks(self) -> pd.DataFrame:
+        """The run in ticks, as cumulative curves in source records: t, offered, ended, lost, and the lag at t.
+
+        Processed in order, the record that arrived when `offered` was x left when `ended` was: see
+        `queueing.virtual_delay`.
+        """
+        import pandas as pd
+
+        if not self._keep:
+            raise BackendError("ticks of a run that kept none", expected="keep_ticks=True", fix="pass it to Simulator")
+        t, came, ended, lag, lost = np.concatenate(self._ticks).T if self._ticks else np.empty((5, 0))
+        return pd.DataFrame(
+            {"t": t, "offered": came.cumsum(), "ended": ended.cumsum(), "lost": lost.cumsum(), "lag": lag}
+        )
 
     def close(self) -> None:
         self._open = False
@@ -123,164 +157,89 @@ class Simulator:
     def __repr__(self) -> str:
         return (
             f"Simulator({', '.join(self.topology.order)}; {self.workload}, window_s={self.window_s:g}, "
-            f"pause_s={self.plant.pause_s:g}, noise={self.plant.noise:g}, seed={self.seed})"
+            f"pause_s={self.plant.pause_s:g}, noise={self.plant.noise:g}, seed={self.seed}, engine={self.kind})"
         )
-
-    def _allow(self, deployment: Deployment) -> None:
-        self.topology.check(deployment)
-        for name in ("workers", "placement", "settings"):
-            if getattr(deployment, name) != getattr(self._deployment, name):
-                raise DeploymentError(
-                    f"another {name}", expected=f"a change of {', '.join(self.knobs)}", fix="leave the rest as it runs"
-                )
 
     def _must_be_open(self) -> None:
         if not self._open:
             raise BackendError("a call after close()", expected="an open simulator", fix="make a new one")
 
-    def _place(self) -> None:
-        """Instances round robin over the nodes, operator by operator, as Storm's default scheduler does."""
-        self._k = [self._deployment.parallelism[name] for name in self._order]
-        names = list(self.plant.nodes)
-        slots = [i for i, k in enumerate(self._k) for _ in range(k)]
-        self._nodes = [[slots[j :: len(names)].count(i) for i in range(len(self._k))] for j in range(len(names))]
-        self._shares = [[float(n) for n in here] for here in self._nodes]  # cores an operator may use on each node
-        limits = [k * self.plant.services[name].queue_records for name, k in zip(self._order, self._k, strict=True)]
-        self._room = [limit if up else math.inf for limit, up in zip(limits, self._graph.parents, strict=True)]
+    def _noise(self) -> Array:
+        """What multiplies service times in this window: lognormal with this coefficient of variation, mean 1."""
+        spread = math.sqrt(math.log1p(self.plant.noise**2))
+        draws = self._random.standard_normal(len(self._names))
+        return np.exp(spread * draws - spread**2 / 2)
 
-    def _slowness(self) -> list[float]:
-        """Seconds an instance takes for a record in this window, noise included."""
-        times = [self.plant.services[name].seconds(k) for name, k in zip(self._order, self._k, strict=True)]
-        spread = math.sqrt(math.log1p(self.plant.noise**2))  # of a lognormal with this coefficient of variation
-        draws = self._random.standard_normal(len(times))
-        return [s * math.exp(spread * float(z) - spread**2 / 2) for s, z in zip(times, draws, strict=True)]
-
-    def _able(self, slow: list[float], time_s: float, arriving: list[float]) -> tuple[list[float], list[float]]:
-        """Records each operator can process in `time_s` once instances share their nodes' cores; and at most may.
-
-        What one asks for depends on what the others get (a source that is held back asks for little), so shares are
-        worked out again, in smaller and smaller steps from those of the tick before, until they agree.
-        """
-        alone = [k * time_s / s for k, s in zip(self._k, slow, strict=True)]
-        if time_s <= 0:
-            return alone, alone
-        able = self._together(slow, time_s)
-        for step in range(_ROUNDS):
-            _, ask = fluid.plan(self._graph, self._queue, arriving, able, self._room)
-            busy = [min(1.0, a / b) for a, b in zip(ask, alone, strict=True)]
-            part = 2 / (step + 2)
-            for node, here, share in zip(self.plant.nodes.values(), self._nodes, self._shares, strict=True):
-                level = fluid.fair_share([(b, n) for b, n in zip(busy, here, strict=True) if n], node.cores)
-                share[:] = [s + part * (n * level - s) for s, n in zip(share, here, strict=True)]
-            before, able = able, self._together(slow, time_s)
-            if all(math.isclose(x, y, rel_tol=1e-6) for x, y in zip(able, before, strict=True)):
-                break
-        # Where they do not quite agree yet, nobody does more than the cores can.
-        done, _ = fluid.plan(self._graph, self._queue, arriving, able, self._room)
-        cores = self._cores(done, slow)
-        over = [used / (time_s * node.cores) for node, used in zip(self.plant.nodes.values(), cores, strict=True)]
-        if max(over) <= 1:
-            return able, able
-        by_operator = zip(*self._shares, strict=True)
-        worst = [max(o for o, s in zip((1.0, *over), (1.0, *column), strict=True) if s) for column in by_operator]
-        return able, [d / w for d, w in zip(done, worst, strict=True)]
-
-    def _cores(self, done: list[float], slow: list[float]) -> list[float]:
-        """Core-seconds that this work takes on each node: an operator's work goes where it has its cores."""
-        whole = [sum(column) for column in zip(*self._shares, strict=True)]
-        return [
-            sum(d * s * x / y for d, s, x, y in zip(done, slow, share, whole, strict=True)) for share in self._shares
-        ]
-
-    def _together(self, slow: list[float], time_s: float) -> list[float]:
-        return [sum(share[i] for share in self._shares) * time_s / s for i, s in enumerate(slow)]
-
-    def _snapshot(self, totals: _Totals, slow: list[float]) -> Snapshot:
-        w = self.window_s
+    def _snapshot(self, w: Window, start: float) -> Snapshot:
+        seconds, job = self.window_s, self._job
+        end = start + seconds
+        silent = {
+            f.operator for f in self.plant.faults if isinstance(f, Silence) and f.at_s < end and f.until_s > start
+        }
+        columns = (w.arrived, w.done, w.dropped, w.busy, w.blocked, w.cpu, w.waited_s, w.queue, job.layout.instances)
+        rows = np.array(columns).T.tolist()
+        sent = dict(zip(self.topology.edges, (w.sent / seconds).tolist(), strict=True))
         operators = {}
-        for i, name in enumerate(self._order):
-            out = [totals.sent[e] for e, _ in self._graph.children[i]]
-            results = sum(out) if out else totals.done[i] * self.plant.services[name].results
-            busy = totals.busy[i]
-            operators[name] = OperatorMetrics(
-                input_rate=totals.arrived[i] / w,
-                processing_rate=totals.done[i] / w,
-                output_rate=results / w,
-                true_rate=totals.done[i] / busy if busy > 0 else None,
-                utilisation=min(1.0, busy / (w * self._k[i])),
-                backlog=self._queue[i],
-                parallelism=self._k[i],
-                cpu=totals.done[i] * slow[i] / w,
-            )
-        latency, event_latency = self._latencies(totals)
-        sources, nodes = self.topology.sources, self.plant.nodes.items()
+        for i, name, inner in self._names:
+            arrived, done, dropped, busy, blocked, cpu, waited, queue, k = rows[i]
+            if inner:
+                out = sum(sent[name, child] for child in self.topology.downstream(name))
+            else:
+                out = done * self.plant.services[name].results / seconds
+            if name not in silent:
+                operators[name] = OperatorMetrics(
+                    input_rate=arrived / seconds,
+                    processing_rate=done / seconds,
+                    output_rate=out,
+                    true_rate=done / busy if busy > 0 and done > TRACE else None,
+                    utilisation=min(1.0, busy / (seconds * k)),
+                    backlog=max(0.0, queue),
+                    parallelism=int(k),
+                    cpu=cpu / seconds,
+                    blocked=min(1.0, blocked / (seconds * k)),
+                    dropped=dropped / seconds,
+                    waited_s=waited if waited >= 0 else None,
+                )
+        order = self.topology.order
         return Snapshot(
-            t=self._window * w,
-            window_s=w,
-            deployment=self._deployment,
+            t=end,
+            window_s=seconds,
+            deployment=job.deployment,
             operators=operators,
-            source_rates={name: operators[name].input_rate for name in sources},
-            throughput=totals.ended / w,
-            latency=latency,
-            event_latency=event_latency,
-            lag=sum(operators[name].backlog for name in sources),
-            edge_rates={edge: sent / w for edge, sent in zip(self.topology.edges, totals.sent, strict=True)},
-            nodes={n: used / (w * node.cores) for (n, node), used in zip(nodes, totals.cores, strict=True)},
-            downtime_s=totals.stopped,
+            source_rates={order[i]: rows[i][0] / seconds for i in self._sources},
+            throughput=w.ended / seconds,
+            latency=w.latency,
+            event_latency=w.event_latency,
+            lag=sum(rows[i][7] for i in self._sources),
+            edge_rates=sent,
+            nodes=self._load(w.cores),
+            downtime_s=min(w.stopped, seconds),
+            law=self.plant.law,
         )
 
-    def _latencies(self, totals: _Totals) -> tuple[Latency | None, Latency | None]:
-        """Source to sink without and with the wait in the logs; paths weigh as the source records that take them."""
-        if totals.ended <= 0:
-            return None, None
-        up = self.window_s - totals.stopped
-        share = [0.0] * len(self._k)
-        inside = logged = steady = variance = 0.0
-        total = sum(totals.arrived[i] for i in range(len(self._k)) if not self._graph.parents[i])
-        for i, k in enumerate(self._k):
-            children = self._graph.children[i]
-            if not self._graph.parents[i]:
-                share[i] = totals.arrived[i] / total if total > 0 else 1 / len(self.topology.sources)
-            for _, child in children:
-                share[child] += share[i] / len(children)
-            if totals.busy[i] <= 0:
-                continue
-            service = totals.busy[i] / totals.done[i]
-            mean, spread = queueing.sojourn(k, min(totals.done[i] / up, _BUSIEST * k / service), service)
-            steady, variance = steady + share[i] * mean, variance + share[i] * spread
-            waited = share[i] * totals.queued[i] / totals.done[i]  # Little: mean queue over throughput
-            if self._graph.parents[i]:
-                inside += waited
-            else:
-                logged += waited
-        inner = [steady, *queueing.percentiles(steady, variance, _SHARES)]
-        return Latency(*(inside + x for x in inner)), Latency(*(inside + logged + x for x in inner))
+    def _load(self, cores: Array) -> dict[str, float]:
+        """Share of each node's cores in use, the engine's own included, on the nodes that the job may use."""
+        usable = list(self.plant.nodes.items())[: self.deployment.workers]
+        return {
+            name: min(1.0, (float(used) / self.window_s + (node.overhead_cores if up else 0.0)) / node.cores)
+            for (name, node), used, up in zip(usable, cores, self._job.layout.cores > 0, strict=False)
+        }
 
 
-class _Totals:
-    """Sums over the ticks of a window: records, busy instance-seconds, record-seconds in queues, core-seconds."""
-
-    def __init__(self, operators: int, edges: int, nodes: int):
-        self.arrived, self.done, self.busy, self.queued = ([0.0] * operators for _ in range(4))
-        self.sent, self.cores = [0.0] * edges, [0.0] * nodes
-        self.ended = self.stopped = 0.0
-
-    def add(self, moved: fluid.Tick, waiting: list[float], able: list[float], time_s: list[float]) -> None:
-        """`waiting` in records x seconds; `time_s` that all instances of an operator had together."""
-        for i, done in enumerate(moved.done):
-            self.arrived[i] += moved.arrived[i]
-            self.done[i] += done
-            self.queued[i] += waiting[i]
-            if done > 0:
-                self.busy[i] += time_s[i] * done / able[i]
-        for e, sent in enumerate(moved.sent):
-            self.sent[e] += sent
-        self.ended += moved.ended
+def offered(loads: Mapping[str, Workload], topology: Topology, times: Array) -> Array:
+    """Records/s that each operator is offered from outside at these times."""
+    rates = np.zeros((len(times), len(topology.order)))
+    for i, name in enumerate(topology.order):
+        if name in loads:
+            rates[:, i] = loads[name].rates(times)
+    return rates
 
 
-def _by_source(topology: Topology, workload: Workload | Mapping[str, Workload]) -> dict[str, Workload]:
+def by_source(topology: Topology, workload: Workload | Mapping[str, Workload]) -> dict[str, Workload]:
+    """The load of each source: the same for all, or as given."""
     if isinstance(workload, Workload):
-        return {name: workload * (1 / len(topology.sources)) for name in topology.sources}
+        share = workload if len(topology.sources) == 1 else workload * (1 / len(topology.sources))
+        return dict.fromkeys(topology.sources, share)
     if not isinstance(workload, Mapping) or not all(isinstance(load, Workload) for load in workload.values()):
         raise WorkloadError(
             f"workload {workload!r}", expected="a Workload, or one for each source by name", fix="as in Constant(500)"
@@ -290,3 +249,24 @@ def _by_source(topology: Topology, workload: Workload | Mapping[str, Workload]) 
             f"loads for {sorted(workload)}", expected=f"one for each of {sorted(topology.sources)}", fix="name sources"
         )
     return dict(workload)
+
+
+def _generators(seed: int) -> list[np.random.Generator]:
+    """Independent streams: one for the noise of windows, one for records."""
+    try:
+        whole = operator.index(seed)
+        return [np.random.default_rng(whole), np.random.default_rng([whole, 1])]
+    except (TypeError, ValueError) as error:
+        raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0") from error
+
+
+def _engine(
+    kind: str, plant: Plant, graph: Graph, layout: Layout, random: np.random.Generator, arrivals: str
+) -> Engine:
+    if kind == "tuples":
+        from .tuples import Tuples
+
+        return Tuples(graph, layout, random, arrivals)
+    if plant.law == "sequential":
+        return Batches(graph, layout, plant.trigger_s, plant.batch_overhead_s)
+    return Fluid(graph, layout)

@@ -1,0 +1,244 @@
+"""The fluid engine of a sequential job: micro-batches, whose stages run one after the other.
+
+A batch begins `trigger_s` after the one before it began, or when that is done, whichever is later, if something has
+come in. It takes all that waits through one operator after the other; each takes the time of its slowest part. So a job
+that cannot keep up does $1/\\sum_i t_i$ records/s, where $t_i$ is what all instances of operator i together take for
+a source record: the capacity law of Spark's micro-batches, not the least over operators.
+
+Records count as processed evenly over the time of their batch; until then they are in the log of their source.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import queueing
+from ..core import Latency
+from .compiled import compiled
+from .engine import Window
+from .layout import Array, Graph, Layout
+
+SHARES = (0.5, 0.95, 0.99)
+PAUSE, LEFT, LENGTH, SINCE, WAIT, SPREAD, AREA = range(7)  # of `clock`: see Job
+
+
+class Job(NamedTuple):
+    """What goes from tick to tick. i is an operator."""
+
+    queue: Array  # [i] in the logs of sources, the running batch included
+    mass: Array  # [i]
+    batch: Array  # [i] records of the running batch that reach each operator
+    clock: Array  # pause to come; time left to the batch, its length; since its start; its wait, square; record-seconds
+
+
+class Sums(NamedTuple):
+    arrived: Array
+    done: Array
+    dropped: Array
+    sent: Array
+    flow: Array  # ended, stopped, lost; ended times: length, its square, wait and length, its square
+
+
+@compiled
+def play(
+    g: Graph, job: Job, sums: Sums, source: Array, stage: Array, call: Array, refuse: Array, selectivity: Array,
+    trigger: float, overhead: float, rates: Array, dt: Array, kept: Array,
+) -> None:  # fmt: skip
+    """Play all ticks; `stage[i]` is the time operator i takes for a record with all its instances."""
+    n, clock = len(stage), job.clock
+    for m in range(len(dt)):
+        left = dt[m]
+        ended, lost = sums.flow[0], sums.flow[2]
+        while left > 1e-12:
+            total = fresh = 0.0
+            for i in range(n):
+                if source[i]:
+                    total += job.queue[i]
+                    fresh += job.queue[i] - (job.batch[i] * clock[LEFT] / clock[LENGTH] if clock[LEFT] > 0 else 0.0)
+            step, part = left, 0.0
+            if clock[PAUSE] > 0:
+                step = min(left, clock[PAUSE])
+                clock[PAUSE] -= step
+                sums.flow[1] += step
+            elif clock[LEFT] > 0:
+                step = min(left, clock[LEFT])
+                part = step / clock[LENGTH]
+            elif clock[SINCE] < trigger - 1e-12:
+                step = min(left, trigger - clock[SINCE])
+            elif total > 1e-9:
+                begin(g, job, source, stage, call, selectivity, overhead)
+                continue
+            else:
+                step = min(left, trigger)
+                clock[SINCE] -= step
+            came = 0.0
+            for i in range(n):
+                if source[i]:
+                    more = rates[m, i] * step
+                    job.queue[i] += more
+                    job.mass[i] += more
+                    sums.arrived[i] += more
+                    came += more
+                    if job.queue[i] > refuse[i]:
+                        over = job.queue[i] - max(refuse[i], job.batch[i])
+                        if over > 0:
+                            sums.dropped[i] += over
+                            sums.flow[2] += over
+                            job.queue[i] -= over
+                            job.mass[i] -= over
+                            came -= over
+            clock[AREA] += (fresh + came / 2) * step
+            clock[SINCE] += step
+            if part > 0:
+                advance(g, job, sums, source, selectivity, part)
+                clock[LEFT] -= step
+                if clock[LEFT] <= 1e-12:
+                    clock[LEFT] = 0.0
+                    job.batch[:] = 0.0
+            left -= step
+        lag = 0.0
+        for i in range(n):
+            lag += job.queue[i] if source[i] else 0.0
+        kept[m, 0], kept[m, 1], kept[m, 2] = sums.flow[0] - ended, lag, sums.flow[2] - lost
+
+
+@compiled
+def begin(
+    g: Graph, job: Job, source: Array, stage: Array, call: Array, selectivity: Array, overhead: float
+) -> None:  # fmt: skip
+    """Take all that waits into a batch, and work out how long it takes."""
+    clock, taken = job.clock, 0.0
+    clock[LENGTH] = overhead
+    for i in range(len(stage)):
+        job.batch[i] = job.queue[i] if source[i] else 0.0
+        taken += job.batch[i]
+        for x in range(g.into_at[i], g.into_at[i + 1]):
+            job.batch[i] += selectivity[g.into[x]] * job.batch[g.start[g.into[x]]]
+        clock[LENGTH] += job.batch[i] * max(stage[i], call[i])
+    clock[LENGTH] = max(clock[LENGTH], 1e-6)
+    clock[LEFT], clock[WAIT] = clock[LENGTH], clock[AREA] / taken
+    clock[SPREAD] = clock[WAIT] ** 2 / 3  # of arrivals spread evenly over the time up to twice their mean
+    clock[SINCE] = clock[AREA] = 0.0
+
+
+@compiled
+def advance(g: Graph, job: Job, sums: Sums, source: Array, selectivity: Array, part: float) -> None:
+    """Process this part of the batch."""
+    moved = 0.0
+    for i in range(len(job.queue)):
+        done = job.batch[i] * part
+        sums.done[i] += done
+        if source[i]:
+            mass = job.mass[i] * min(1.0, done / job.queue[i]) if job.queue[i] > 0 else 0.0
+            job.mass[i] -= mass
+            job.queue[i] = max(0.0, job.queue[i] - done)
+            moved += mass
+        else:
+            sums.arrived[i] += done
+    for e in range(len(g.start)):
+        sums.sent[e] += selectivity[e] * job.batch[g.start[e]] * part
+    length, wait = job.clock[LENGTH], job.clock[WAIT]
+    sums.flow[0] += moved
+    sums.flow[3] += moved * length
+    sums.flow[4] += moved * length**2
+    sums.flow[5] += moved * (wait + length)
+    sums.flow[6] += moved * ((wait + length) ** 2 + job.clock[SPREAD])
+
+
+class Batches:
+    """A sequential job as a fluid; see `engine.Engine` for what its methods promise."""
+
+    def __init__(self, graph: Graph, layout: Layout, trigger_s: float, overhead_s: float):
+        n = len(layout.instances)
+        self.graph = graph
+        self._trigger, self._overhead = trigger_s, overhead_s
+        self._job = Job(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(7))
+        self._job.clock[SINCE] = trigger_s
+        self._source = np.diff(graph.into_at) == 0
+        self.change(layout)
+        self._fresh()
+
+    def change(self, layout: Layout) -> None:
+        self._layout = layout
+        self._live = np.where(layout.cores[:, None] > 0, layout.here, 0)
+        self._refuse = np.where(layout.drops, layout.room, math.inf)
+
+    def pause(self, seconds: Array) -> None:
+        self._job.clock[PAUSE] = max(self._job.clock[PAUSE], float(seconds.max()))
+
+    def lose(self, share: Array) -> None:
+        """A batch lost on a dead node is run again from the logs: nothing is lost."""
+
+    @property
+    def mass(self) -> float:
+        return float(self._job.mass.sum())
+
+    def play(self, rates: Array, dt: Array, noise: Array) -> None:
+        stage, self._each, self._node = _stages(self._layout, self._live, noise)
+        kept = np.empty((len(dt), 3))
+        if np.isfinite(stage).all():
+            at_work = self._job.clock[PAUSE]
+        else:  # a stage has no instance left: nothing moves
+            at_work, self._job.clock[PAUSE] = self._job.clock[PAUSE], math.inf
+        before = self._sums.done.copy()
+        play(
+            self.graph, self._job, self._sums, self._source, stage, self._layout.call, self._refuse,
+            self._layout.selectivity, self._trigger, self._overhead, rates, dt, kept,
+        )  # fmt: skip
+        if not np.isfinite(stage).all():
+            self._job.clock[PAUSE] = max(0.0, at_work - float(dt.sum()))
+        done = self._sums.done - before
+        self._busy += done * np.where(np.isfinite(self._each), self._each, 0.0)
+        self._cpu += done * self._layout.seconds * noise * (1 - self._layout.io)
+        self._cores += self._node @ done
+        self.kept.append(kept)
+
+    def window(self) -> Window:
+        s, n = self._sums, len(self._source)
+        ended = float(s.flow[0])
+        latency = event = None
+        waited = np.full(n, math.nan)
+        if ended > 0:
+            length, wait = s.flow[3] / ended, (s.flow[5] - s.flow[3]) / ended
+            latency = _latency(length, s.flow[4] / ended - length**2)
+            event = _latency(length + wait, s.flow[6] / ended - (length + wait) ** 2)
+            waited[self._source] = wait
+        window = Window(
+            s.arrived, s.done, s.dropped, self._busy, np.zeros(n), self._cpu, waited, s.sent, self._cores, ended,
+            float(s.flow[1]), self._job.queue.copy(), latency, event,
+        )  # fmt: skip
+        self._fresh()
+        return window
+
+    def _fresh(self) -> None:
+        n = len(self._source)
+        self._sums = Sums(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(len(self.graph.start)), np.zeros(7))
+        self.kept: list[Array] = []  # by tick of this window: source records that ended, those in the logs, those lost
+        self._busy, self._cpu, self._cores = np.zeros(n), np.zeros(n), np.zeros(len(self._layout.cores))
+
+
+def _latency(mean: float, variance: float) -> Latency:
+    shares = queueing.percentiles(mean, variance, SHARES) if variance > 1e-9 * mean**2 else [mean] * 3
+    return Latency(mean, *shares)
+
+
+def _stages(a: Layout, live: Array, noise: Array) -> tuple[Array, Array, Array]:
+    """Time of a stage for a record with all instances at work; of one instance; and cores' seconds by node.
+
+    Each instance gets an equal part, or the hottest more; the stage ends with its slowest instance.
+    """
+    cpu, other = a.seconds * noise * (1 - a.io), a.seconds * noise * a.io + a.call
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alone = cpu / a.speed[:, None] + other
+        shared = np.where(live > 0, cpu * live / (a.cores * a.speed)[:, None], 0.0)
+        record = np.where(live > 0, np.maximum(alone, shared), 0.0)  # [j, i] seconds of an instance there
+        k = live.sum(axis=0)
+        rest = np.where(k > 1, (1 - a.hottest) / np.maximum(1, k - 1), 1.0)
+        part = np.where(a.hottest > 0, np.maximum(a.hottest, rest), 1 / np.maximum(1, k))
+        stage = np.where(k > 0, record.max(axis=0) * part, math.inf)
+        each = (record * live).sum(axis=0) / np.maximum(1, k)
+        node = live / np.maximum(1, k) * cpu / a.speed[:, None]
+    return stage, each, node

@@ -1,0 +1,83 @@
+"""A job on its simulated nodes: who runs where, what rescales and faults change, and when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..core import Deployment, Topology
+from ..plant import NodeDown, Places, Plant, Scheduler, Silence, pauses
+from .engine import Engine
+from .layout import Array, Graph, Layout, graph, layout, places
+
+
+class Job:
+    """Tells an engine what holds from when on. `make` gets the graph and the first layout, and gives the engine."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        plant: Plant,
+        deployment: Deployment,
+        scheduler: Scheduler,
+        make: Callable[[Graph, Layout], Engine],
+    ):
+        self.topology, self.plant, self.deployment, self.scheduler = topology, plant, deployment, scheduler
+        self.order, self.nodes = topology.order, list(plant.nodes)
+        edges = {t for f in plant.faults if not isinstance(f, Silence) for t in (f.at_s, f.until_s) if t < math.inf}
+        self._changes = sorted(edges)
+        self._past = 0.0
+        self.where = self._places(0.0)
+        self.layout = self._layout(0.0)
+        self.engine = make(graph(topology), self.layout)
+
+    def deploy(self, deployment: Deployment, t: float) -> None:
+        """Run this from `t` on. What cannot be placed is refused before anything changes."""
+        where = places(self.topology, self.plant, deployment, self.scheduler, self._down(t))
+        self.deployment = deployment
+        self._move(where, t)
+
+    def stretches(self, start: float, end: float) -> Iterator[tuple[float, float]]:
+        """Times from `start` to `end` in which nothing changes; what changes between them is done on the way."""
+        for t in [*(t for t in self._changes if start <= t < end), end]:
+            if t > start:
+                yield start, t
+            if t < end:
+                self._strike(t)
+            start = t
+
+    def play(self, rates: Any, dt: Array, noise: Array) -> None:
+        self.engine.play(rates, dt, noise)
+
+    def _strike(self, t: float) -> None:
+        """Faults begin and end at `t`. A node that dies may take records along; instances on it begin elsewhere."""
+        dying = [f for f in self.plant.faults if isinstance(f, NodeDown) and f.at_s == t]
+        lost = {f.node for f in dying if f.loses}
+        if lost:
+            here = self.layout.here[[self.nodes.index(name) for name in lost]].sum(axis=0)
+            self.engine.lose(here / self.layout.instances)
+        if dying:
+            self._move(self._places(t), t)
+        else:
+            self.layout = self._layout(t)
+            self.engine.change(self.layout)
+
+    def _move(self, where: Places, t: float) -> None:
+        before, self.where = self.where, where
+        self.layout = self._layout(t)
+        self.engine.change(self.layout)
+        if before != where:
+            stopped = pauses(self.plant, before, where)
+            self.engine.pause(np.array([stopped[name] for name in self.order]))
+
+    def _down(self, t: float) -> list[str]:
+        return [f.node for f in self.plant.faults if isinstance(f, NodeDown) and f.active(t)]
+
+    def _places(self, t: float) -> Places:
+        return places(self.topology, self.plant, self.deployment, self.scheduler, self._down(t))
+
+    def _layout(self, t: float) -> Layout:
+        return layout(self.topology, self.plant, self.where, self.deployment.parallelism, t)
