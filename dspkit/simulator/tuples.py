@@ -1,0 +1,163 @@
+"""The tuples engine: each record is simulated, so that whole distributions come out, not only means.
+
+Where the plant's words leave a choice:
+
+* A queue's room is for those that wait and those on their way to it; each instance has one record more, in service.
+* What leaves a log is taken in turn. Of idle instances the one that is idle longest takes the next record; instances
+  are numbered node by node. A record for a shared queue travels to the node of an instance drawn at random.
+* A record is processed when all that comes of it has been sent: until then it counts in its operator's queue, as those
+  on their way to it do. So for each operator arrived = done + dropped + growth of the queue, in whole numbers.
+* Of n records sent along an edge each stands for 1/n of what the edge carries of its source record; of none, this part
+  has ended. So offered = ended + dropped + inside for source records too. Mean latencies are weighted instead by what
+  a record stands for in expectation, so that a branch that drops much counts as much as one that does not.
+* A pause freezes an operator's work in progress, external calls included; what it has to send is still sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import BackendError
+from .engine import Window
+from .layout import Array, Graph, Layout
+from .tuples_change import changed
+from .tuples_kernel import play
+from .tuples_latency import latency
+from .tuples_state import IDLE, RECORD, State, empty, grown
+from .tuples_still import count, freeze, lose
+
+_FIRST, _MOST_BYTES = 1024, 2**30
+_SLOT = RECORD.itemsize + 12  # bytes a record, with its place in the heap
+
+
+class Tuples:
+    """An Engine; `arrivals` at the sources are "poisson", or "even": each as long after the last as the rate says."""
+
+    def __init__(self, graph: Graph, layout: Layout, random: np.random.Generator, arrivals: str = "poisson"):
+        self._graph, self._random, self._even = graph, random, arrivals == "even"
+        self._state: State = empty(graph, len(layout.instances), _FIRST)
+        self._edges = np.argsort(graph.out)  # from the order by operator back to that of the topology
+        self._stopped_until = self._stopped = self._ended = 0.0
+        self._zero(len(layout.cores))
+        self._layout: Layout | None = None
+        self.change(layout)
+
+    def change(self, layout: Layout) -> None:
+        """Another layout. Where an operator's places stay, its work goes on, at another speed if need be."""
+        old, n = self._layout, len(layout.instances)
+        kept = np.zeros(n, dtype=bool)
+        if old is not None:
+            freeze(self._state)
+            self._book()
+            kept = (old.instances == layout.instances) & (old.split == layout.split)
+            kept &= np.all(old.here == layout.here, axis=0)
+        self._state = changed(self._state, self._random, self._graph, layout, kept)
+        self._state.nodes["at"] = self._state.g["now"]
+        self._layout = layout
+        self._state.g["fresh"] = 1
+
+    def pause(self, seconds: Array) -> None:
+        freeze(self._state)
+        g, ops = self._state.g, self._state.ops
+        until = g["now"][0] + np.asarray(seconds, dtype=float)
+        new = (seconds > 0) & (ops["paused"] == 0)
+        ops["stopped_at"][new] = g["now"][0]
+        ops["until"] = np.where(ops["paused"] == 1, np.maximum(ops["until"], until), until)
+        ops["paused"][new] = 1
+        paused = ops["paused"] == 1
+        g["resume"] = ops["until"][paused].min(initial=np.inf)
+        self._stopped_until = ops["until"][paused].max(initial=self._stopped_until)
+        g["fresh"] = 1
+
+    def lose(self, share: Array) -> None:
+        s = self._state
+        for q, st in enumerate(s.stations):
+            part = float(share[st["op"]]) * int(st["n"])
+            if n := int(part + self._random.random()) if part > 0 else 0:
+                lose(s, self._random, q, min(n, int(st["n"])))
+        s.g["fresh"] = 1
+        freeze(s)  # to be resumed, which also lets those go on who were held back
+
+    def play(self, rates: Array, dt: Array, noise: Array) -> None:
+        assert self._layout is not None
+        s = self._state
+        rates, dt = np.ascontiguousarray(rates, dtype=float), np.ascontiguousarray(dt, dtype=float)
+        s.ops["seconds"] = self._layout.seconds * noise
+        start = s.g["now"][0]
+        s.g["tick"], s.g["tick_end"] = 0, start
+        while not play(s, self._random, rates, dt, self._even):
+            s = self._state = self._more()
+        self._stopped += max(0.0, min(s.g["now"][0], self._stopped_until) - start)
+
+    def window(self) -> Window:
+        s, ops, g = self._state, self._state.ops, self._state.g[0]
+        count(s)
+        self._book()
+        with np.errstate(invalid="ignore"):
+            waited = ops["waited"] / np.where(ops["begun"] > 0, ops["begun"], np.nan)
+        out = Window(
+            arrived=ops["arrived"].astype(float),
+            done=ops["done"].astype(float),
+            dropped=ops["dropped"].astype(float),
+            busy=self._busy,
+            blocked=self._blocked,
+            cpu=self._cpu.sum(axis=0),
+            waited_s=waited,
+            sent=s.edges["sent"][self._edges].astype(float),
+            cores=self._cpu.sum(axis=1),
+            ended=float(g["ended"]),
+            stopped=self._stopped,
+            queue=self._queue(),
+            latency=latency(g["latency"], g["weight"], s.histogram[0]),
+            event_latency=latency(g["event_latency"], g["weight"], s.histogram[1]),
+        )
+        self._ended += g["ended"]
+        for name in ("ended", "latency", "event_latency", "weight"):
+            g[name] = 0.0
+        for name in ("arrived", "done", "dropped", "begun", "waited", "waits"):
+            ops[name] = 0
+        s.edges["sent"] = 0
+        s.histogram[:] = 0.0
+        self._stopped = 0.0
+        self._zero(len(s.nodes))
+        return out
+
+    @property
+    def mass(self) -> float:
+        g = self._state.g[0]
+        return max(0.0, float(g["offered"] - g["lost"] - self._ended - g["ended"]))
+
+    @property
+    def waits(self) -> Array:
+        """Of the records that began service in this window, how many had found no idle instance, by operator."""
+        return self._state.ops["waits"].copy()
+
+    def _queue(self) -> Array:
+        s = self._state
+        of = s.stations["op"]
+        waiting_and_coming = np.bincount(of, s.stations["n"] + s.stations["coming"], minlength=len(s.ops))
+        return waiting_and_coming + np.bincount(s.inst["op"][s.inst["state"] != IDLE], minlength=len(s.ops))
+
+    def _zero(self, nodes: int) -> None:
+        self._busy, self._blocked = (np.zeros(len(self._state.ops)) for _ in range(2))
+        self._cpu = np.zeros((nodes, len(self._state.ops)))
+
+    def _book(self) -> None:
+        """Move what the instances counted into sums by operator and node."""
+        inst, n = self._state.inst, len(self._state.ops)
+        self._busy += np.bincount(inst["op"], inst["busy"], minlength=n)
+        self._blocked += np.bincount(inst["op"], inst["blocked"] * (inst["station"] >= 0), minlength=n)
+        np.add.at(self._cpu, (inst["node"], inst["op"]), inst["cpu"])
+        for name in ("busy", "blocked", "cpu"):
+            inst[name] = 0.0
+
+    def _more(self) -> State:
+        """Room for twice as many records, up to a limit: an overloaded endless queue must not take all memory."""
+        slots = 2 * len(self._state.recs)
+        if slots * _SLOT > _MOST_BYTES:
+            raise BackendError(
+                f"{len(self._state.recs)} records waiting at {self._state.g['now'][0]:.0f} s",
+                expected=f"at most {_MOST_BYTES / 2**30:.0f} GiB of them",
+                fix='bound the queues, lower the load, or use engine="fluid"',
+            )
+        return grown(self._state, slots)

@@ -1,0 +1,198 @@
+"""The event loop of the tuples engine: what comes next, over sources, delays, nodes and the ends of pauses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .tuples_heap import settle
+from .tuples_latency import finish
+from .tuples_state import FROZEN, SHARING, compiled, inlined
+from .tuples_steps import deliver, go_on, proceed, route, send, take, wake
+
+
+@inlined
+def served(s: Any, random: Any, x: int, now: float) -> bool:
+    """What x was doing for its record is over; False if a slot is missing."""
+    me = s.inst[x]
+    op = s.ops[me.op]
+    if me.state == SHARING:
+        me.work = 0.0
+        if me.io > 0.0:
+            proceed(s, x, now)
+            return True
+    if op.call > 0.0 and not me.called:
+        op.answered = max(now, op.answered) + op.call
+        me.called, me.work, me.io = 1, 0.0, op.answered - now
+        proceed(s, x, now)
+        return True
+    at = now - op.off
+    me.busy += at - me.since
+    me.since = at
+    if op.out_at == op.out_end:
+        finish(s, me.rec, now)
+        go_on(s, random, x, now)
+        return True
+    me.edge, me.left, me.woken = op.out_at - 1, 0, 0
+    return send(s, random, x, now)
+
+
+@inlined
+def arrive(s: Any, random: Any, i: int, now: float) -> bool:
+    """A record reaches the log of source i; False if a slot is missing."""
+    g, op = s.g[0], s.ops[i]
+    if g.free < 0:
+        return False
+    g.offered += 1.0
+    op.arrived += 1
+    q = route(s, random, i)
+    st = s.stations[q]
+    if st.n + 1 > st.room:  # never where the log is endless
+        op.dropped += 1
+        g.lost += 1.0
+        return True
+    c = g.free
+    record = s.recs[c]
+    g.free = record.next
+    record.share, record.weight, record.born = 1.0, 1.0, now
+    deliver(s, random, q, c, now)
+    return True
+
+
+@compiled
+def resume(s: Any, random: Any, i: int, now: float) -> None:
+    """Operator i goes on with what it had in progress, and begins what waits."""
+    op = s.ops[i]
+    for x in range(op.first, op.first + op.k):
+        if s.inst[x].state == FROZEN and s.inst[x].up:
+            proceed(s, x, now)
+    for q in range(op.station, op.station + (op.k if op.split else 1)):
+        st = s.stations[q]
+        while st.n > 0 and st.idle >= 0:
+            x = st.idle
+            st.idle = s.inst[x].next
+            take(s, random, x, q, now)
+        wake(s, q)
+
+
+@compiled
+def resume_due(s: Any, random: Any, now: float) -> None:
+    """End the pauses that are over, and say when the next one will be."""
+    s.g[0].resume = np.inf
+    for i in range(len(s.ops)):
+        op = s.ops[i]
+        if op.paused and op.until <= now:
+            op.paused = 0
+            op.off += now - op.stopped_at
+            op.answered += now - op.stopped_at  # whom it calls stood still with it
+            resume(s, random, i, now)
+        elif op.paused:
+            s.g[0].resume = min(s.g[0].resume, op.until)
+
+
+@compiled
+def next_tick(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> None:
+    """Other rates from now on: what is left of the way to the next arrival is gone at another speed."""
+    g = s.g[0]
+    for f in range(len(s.feeds)):
+        feed, rate = s.feeds[f], rates[g.tick, s.feeds[f].op]
+        if rate != feed.rate:
+            if feed.rate > 0.0:
+                feed.left = max(0.0, (feed.next - g.now) * feed.rate)
+            elif feed.left < 0.0:
+                feed.left = 1.0 if even else random.standard_exponential()
+            feed.rate = rate
+            feed.next = g.now + feed.left / rate if rate > 0.0 else np.inf
+    g.tick_end = g.now + dt[g.tick]
+    g.tick += 1
+
+
+@inlined
+def settle_node(s: Any, j: int, now: float) -> None:
+    """When node j is done with the first of what it works on."""
+    nd = s.nodes[j]
+    nd.stale = 0
+    n = settle(s, 1 + j)
+    nd.next = np.inf
+    if n > 0 and nd.rate > 0.0:
+        nd.next = max(now, nd.at + (s.due[s.heaps[1 + j].base] - nd.v) / nd.rate)
+
+
+@inlined
+def first(s: Any, j: int, now: float) -> int:
+    """The instance whose work on node j is done now."""
+    nd, heap = s.nodes[j], s.heaps[1 + j]
+    x = s.who[heap.base]
+    me = s.inst[x]
+    nd.v, nd.at = s.due[heap.base], now
+    me.cpu += (nd.v - me.mark) / nd.speed
+    heap.hole = 1
+    nd.running -= 1
+    nd.rate = nd.speed * min(1.0, nd.cores / max(1, nd.running))
+    nd.stale = 1
+    return x  # type: ignore[no-any-return]
+
+
+@compiled
+def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
+    """Go through the ticks; False if a slot is missing: to be called again, in the same way, with more of them."""
+    g, nodes, feeds, heap = s.g[0], s.nodes, s.feeds, s.heaps[0]
+    if g.fresh:
+        g.fresh = 0
+        for i in range(len(s.ops)):
+            if not s.ops[i].paused:
+                resume(s, random, i, g.now)
+    while True:
+        while g.todo > 0:
+            g.todo -= 1
+            x = s.todo[g.todo]
+            q = s.inst[x].target
+            if not send(s, random, x, g.now):
+                return False
+            if q >= 0:
+                wake(s, q)
+        now, what, which = g.tick_end, 0, 0
+        if settle(s, 0) > 0 and s.due[heap.base] < now:
+            now, what = s.due[heap.base], 1
+        for f in range(len(feeds)):
+            if feeds[f].next < now:
+                now, what, which = feeds[f].next, 2, f
+        for j in range(g.sharing):
+            if nodes[j].stale:
+                settle_node(s, j, g.now)
+            if nodes[j].next < now:
+                now, what, which = nodes[j].next, 3, j
+        if g.resume < now:
+            now, what = g.resume, 4
+        if what == 2:
+            feed = feeds[which]
+            g.now = now
+            if not arrive(s, random, feed.op, now):
+                return False
+            feed.next = now + (1.0 if even else random.standard_exponential()) / feed.rate
+            continue
+        g.now = now
+        if what == 1:
+            x = s.who[heap.base]
+            heap.hole = 1
+            if x < 0:
+                c = -1 - x
+                q = s.recs[c].station
+                s.stations[q].coming -= 1
+                if deliver(s, random, q, c, now):
+                    wake(s, q)
+            else:
+                me = s.inst[x]
+                me.cpu += me.cpu_left
+                if not served(s, random, x, now):
+                    return False
+        elif what == 3:
+            if not served(s, random, first(s, which, now), now):
+                return False
+        elif what == 4:
+            resume_due(s, random, now)
+        elif g.tick == len(dt):
+            return True
+        else:
+            next_tick(s, random, rates, dt, even)

@@ -1,0 +1,154 @@
+"""What the tuples engine keeps, as flat arrays of records that compiled code changes in place.
+
+Every record of the job has a slot in `recs` (48 bytes) from its arrival to its end, whether it waits, is in service or
+on its way. A station is a queue with the instances that take from it: one for each operator, or one for each instance
+where grouping is "split". Lists (free slots, waiting records, idle instances, held-back senders) are chained by `next`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numba
+import numpy as np
+
+from .layout import Array, Graph, Layout
+
+_SOURCES = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("tuples*.py")))
+_STAMP = hashlib.sha256(_SOURCES).hexdigest()
+F = TypeVar("F", bound=Callable[..., Any])
+IDLE, SHARING, TIMED, FROZEN, SENDING, BLOCKED = range(6)  # what an instance is at
+OCTAVES, FINEST, PER_OCTAVE = 70, -45, 128  # of the latency histogram: 2^-45 s to 2^25 s in bins of at most 1/128
+
+
+def compiled(function: F) -> F:
+    """Compiled by numba at its first call, and kept on disk for the next process.
+
+    It makes no arrays, so nobody has to count who refers to them: counted, the kernel is ten times slower. What is on
+    disk holds as long as none of these modules changes; numba alone would look at the one that the function is in.
+    """
+    made = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
+    made._cache._cache_file._source_stamp = _STAMP
+    return cast(F, made)
+
+
+def inlined(function: F) -> F:
+    """The same for small steps, which become part of who calls them."""
+    return cast(F, numba.njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function))
+
+
+def _fields(**kinds: str) -> np.dtype[Any]:
+    return np.dtype([(name, kind) for kind, names in kinds.items() for name in names.split()], align=True)
+
+
+GLOBAL = _fields(
+    f8="now ended lost offered resume tick_end latency event_latency weight",
+    i8="free todo tick linked fresh sharing",
+)
+OPERATOR = _fields(
+    f8="seconds io cv call answered until stopped_at off waited hottest",
+    i8="arrived done dropped begun waits",
+    i4="first k station split source drops law paused out_at out_end",
+)
+STATION = _fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last op")
+INSTANCE = _fields(
+    f8="work io cpu_left mark since busy blocked cpu share weight",
+    i8="left",
+    i4="op node station state rec next edge target called up woken",
+)
+NODE = _fields(f8="cores speed v at rate next", i4="shared stale running")
+HEAP = _fields(i8="base n", i4="hole")
+RECORD = _fields(f8="share weight born taken since", i4="next station")
+EDGE = _fields(f8="fraction weight size", i8="whole sent", i4="to siblings")
+FEED = _fields(f8="rate next left", i4="op")
+LINK = _fields(f8="delay bandwidth free")
+
+
+class State(NamedTuple):
+    """All of it; the names of the fields are said where they are used, in tuples_kernel.py.
+
+    | field | meaning |
+    |---|---|
+    | work, io | of an instance: CPU time at speed 1 and other time still to spend on its record |
+    | cpu_left, mark | CPU time that the present delay holds; virtual time of the node when it was last counted |
+    | share, weight | of a record: source records it stands for; the same in expectation, for mean latencies |
+    | v, at | of a node: virtual time, which runs as fast as each of its instances works; when it was set |
+    | off, stopped_at | of an operator: time it stood still so far; since when it does |
+    | coming | of a station: records on their way to it, which have their room already |
+    """
+
+    g: Array  # one GLOBAL
+    ops: Array
+    stations: Array
+    inst: Array
+    nodes: Array
+    heaps: Array  # 0 is that of delays and transits, 1 + j that of node j in its virtual time
+    due: Array  # the heaps' times
+    who: Array  # and whose they are: an instance, or -1 - slot of a record on its way
+    recs: Array
+    edges: Array  # by operator, as in Graph.out
+    feeds: Array  # the sources
+    links: Array  # [j, j]
+    todo: Array  # instances that shall go on sending
+    histogram: Array  # [2, bin] of latency and event latency, by weight
+
+
+def empty(graph: Graph, operators: int, slots: int) -> State:
+    """No layout yet, nothing inside."""
+    state = State(
+        g=np.zeros(1, GLOBAL), ops=np.zeros(operators, OPERATOR), stations=np.zeros(0, STATION),
+        inst=np.zeros(0, INSTANCE), nodes=np.zeros(0, NODE), heaps=np.zeros(1, HEAP), due=np.zeros(slots),
+        who=np.zeros(slots, np.int32), recs=np.zeros(slots, RECORD), edges=np.zeros(len(graph.start), EDGE),
+        feeds=np.zeros(int(np.sum(np.diff(graph.into_at) == 0)), FEED), links=np.zeros((0, 0), LINK),
+        todo=np.zeros(0, np.int32), histogram=np.zeros((2, OCTAVES * PER_OCTAVE)),
+    )  # fmt: skip
+    state.g["resume"] = np.inf
+    state.ops["source"] = np.diff(graph.into_at) == 0
+    state.ops["out_at"], state.ops["out_end"] = graph.out_at[:-1], graph.out_at[1:]
+    state.edges["to"] = graph.end[graph.out]
+    state.edges["siblings"] = np.diff(graph.out_at)[graph.start[graph.out]]
+    state.feeds["op"] = np.flatnonzero(state.ops["source"])
+    state.feeds["next"], state.feeds["left"] = np.inf, -1.0  # the first arrival is not drawn yet
+    _free(state, 0)
+    return state
+
+
+def grown(state: State, slots: int) -> State:
+    """The same with room for this many records; those that are there keep their slots."""
+    more = slots - len(state.recs)
+    bigger = state._replace(
+        due=np.concatenate([state.due, np.zeros(more)]),
+        who=np.concatenate([state.who, np.zeros(more, np.int32)]),
+        recs=np.concatenate([state.recs, np.zeros(more, RECORD)]),
+    )
+    _free(bigger, len(state.recs))
+    return bigger
+
+
+def _free(state: State, first: int) -> None:
+    """Chain the slots from `first` on, in front of those that are free."""
+    following = np.arange(first + 1, len(state.recs) + 1)
+    following[-1] = state.g["free"][0] if first else -1
+    state.recs["next"][first:] = following
+    state.g["free"] = first
+
+
+def numbers(state: State, graph: Graph, layout: Layout) -> None:
+    """Write down what of a layout is a plain number for each operator, edge, link."""
+    ops = state.ops
+    for name in ("io", "cv", "call", "law", "drops", "split", "hottest"):
+        ops[name] = getattr(layout, name)
+    ops["k"] = layout.instances
+    ops["first"] = np.cumsum(layout.instances) - layout.instances
+    queues = np.where(layout.split, layout.instances, 1)
+    ops["station"] = np.cumsum(queues) - queues
+    selectivity = layout.selectivity[graph.out]
+    state.edges["whole"] = np.floor(selectivity)
+    state.edges["fraction"] = selectivity - np.floor(selectivity)
+    some = np.where(selectivity > 0, selectivity, 1.0)
+    state.edges["weight"] = 1 / (some * state.edges["siblings"])
+    state.edges["size"] = layout.size[graph.out]
+    state.g["linked"] = bool(np.any(layout.delay > 0) or np.any(np.isfinite(layout.bandwidth)))

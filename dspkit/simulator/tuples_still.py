@@ -1,0 +1,121 @@
+"""Between two plays: what is in progress is counted or set aside, and records are lost.
+
+Work that is set aside (`freeze`) goes on with `resume`, at the start of the next play.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .layout import Array
+from .tuples_heap import rise, settle
+from .tuples_state import BLOCKED, FROZEN, SENDING, SHARING, TIMED, State, compiled
+from .tuples_steps import advance, clock, release, route
+
+
+@compiled
+def count(s: Any) -> None:
+    """Book what is in progress up to now, as if it were two pieces of work."""
+    now, heap = s.g[0].now, s.heaps[0]
+    for x in range(len(s.inst)):
+        me = s.inst[x]
+        op, nd = s.ops[me.op], s.nodes[me.node]
+        at = clock(op, now)
+        if me.state == SHARING:
+            v = nd.v + (now - nd.at) * nd.rate
+            me.cpu += (v - me.mark) / nd.speed
+            me.mark = v
+        if me.state in (SHARING, TIMED, FROZEN):
+            me.busy += at - me.since
+        elif me.state in (SENDING, BLOCKED):
+            me.blocked += at - me.since
+        me.since = at
+    for k in range(heap.base, heap.base + settle(s, 0)):
+        if s.who[k] >= 0:  # CPU time comes first in a delay, so what is left of it is what the rest does not fill
+            me = s.inst[s.who[k]]
+            left = max(0.0, s.due[k] - now - me.io)
+            me.cpu += me.cpu_left - left
+            me.cpu_left = left
+
+
+@compiled
+def freeze(s: Any) -> None:
+    """Take all work in progress out of the heaps; how much of it is left stays with the instances."""
+    count(s)
+    now, heap = s.g[0].now, s.heaps[0]
+    n, heap.n = settle(s, 0), 0
+    for k in range(heap.base, heap.base + n):
+        due, who = s.due[k], s.who[k]
+        if who < 0:
+            rise(s.due, s.who, heap.base, heap.n, due, who)
+            heap.n += 1
+        else:
+            me = s.inst[who]
+            me.work = me.cpu_left * s.nodes[me.node].speed
+            me.io = min(me.io, due - now)
+            me.state = FROZEN
+    for j in range(len(s.nodes)):
+        nd, heap = s.nodes[j], s.heaps[1 + j]
+        advance(nd, now)
+        for k in range(heap.base, heap.base + settle(s, 1 + j)):
+            me = s.inst[s.who[k]]
+            me.work = max(0.0, s.due[k] - nd.v)
+            me.state = FROZEN
+        heap.n = nd.running = nd.stale = 0
+        nd.next = np.inf
+
+
+@compiled
+def append(s: Any, q: int, c: int) -> None:
+    """c waits at q, behind the others."""
+    st = s.stations[q]
+    s.recs[c].next = -1
+    if st.n > 0:
+        s.recs[st.tail].next = c
+    else:
+        st.head = c
+    st.tail = c
+    st.n += 1
+
+
+@compiled
+def listed(s: Any, q: int, slots: Any) -> None:
+    """Write the slots that wait at q, in order, into `slots`."""
+    st = s.stations[q]
+    c = st.head
+    for k in range(st.n):
+        slots[k] = c
+        c = s.recs[c].next
+
+
+@compiled
+def deal(s: Any, random: Any, i: int, slots: Any) -> None:
+    """These wait at operator i, spread anew over its stations."""
+    for c in slots:
+        append(s, route(s, random, i), c)
+
+
+@compiled
+def lose(s: Any, random: Any, q: int, n: int) -> None:
+    """n of those that wait at q, each as likely as the others, are lost."""
+    st, op = s.stations[q], s.ops[s.stations[q].op]
+    left, c, st.n = st.n, st.head, 0
+    while left > 0:
+        following = s.recs[c].next
+        if random.random() * left < n:
+            n -= 1
+            op.dropped += 1
+            s.g[0].lost += s.recs[c].share
+            release(s, c)
+        else:
+            append(s, q, c)
+        c = following
+        left -= 1
+
+
+def waiting(s: State, q: int) -> Array:
+    slots = np.empty(int(s.stations["n"][q]), np.int32)
+    listed(s, q, slots)
+    return slots
