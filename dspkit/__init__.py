@@ -25,6 +25,7 @@ _HOME = {
     "run": "loop",
     "Plant": "plant",
     "Simulator": "simulator",
+    "simulate_many": "simulator",
     "cite": "references",
 }
 _MODULES = ("plots", "policies", "report", "topologies", "ui", "workload")

@@ -20,6 +20,7 @@ from .cluster import Link, Node
 from .faults import Fault
 from .service import Service
 
+_WITHIN = Link()  # a node: records move at once
 PAUSES = ("rebalance", "savepoint", "in-place", "migration")
 
 
@@ -69,7 +70,7 @@ class Plant(Knobs):
     def link(self, start: str, end: str) -> Link:
         """What lies between two nodes, named in either order."""
         if start == end:
-            return Link()
+            return _WITHIN
         return self.links.get((start, end)) or self.links.get((end, start)) or self.network
 
     def cost_per_hour(self, nodes: Any) -> float:

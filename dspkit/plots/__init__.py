@@ -2,6 +2,18 @@
 
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
 from .graph import positions, topology
+from .heatmap import heatmap
 from .timeline import tell, timeline, workload
 
-__all__ = ["MOST_POINTS", "PLOTLY_MIME", "Plot", "positions", "si", "tell", "timeline", "topology", "workload"]
+__all__ = [
+    "MOST_POINTS",
+    "PLOTLY_MIME",
+    "Plot",
+    "heatmap",
+    "positions",
+    "si",
+    "tell",
+    "timeline",
+    "topology",
+    "workload",
+]

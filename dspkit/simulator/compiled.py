@@ -1,7 +1,7 @@
 """Compile with numba, and keep what was compiled so that the next process starts at once.
 
 numba's own cache looks at the date of one file, and so misses a change in another that its code was inlined from, and
-an upgrade that keeps dates. Here the cache's folder is named by the contents of all the modules that are compiled together.
+an upgrade that keeps dates. Here the cache's folder is named by the contents of all the modules compiled together.
 """
 
 from __future__ import annotations
