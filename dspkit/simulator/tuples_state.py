@@ -51,19 +51,21 @@ GLOBAL = _fields(
 OPERATOR = _fields(
     f8="seconds io cv call answered until stopped_at off waited hottest",
     i8="arrived done dropped begun waits",
-    i4="first k station split source drops law paused out_at out_end",
+    i4="first k station split source drops law paused",
+    u4="out_at out_end",
 )
-STATION = _fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last op")
+STATION = _fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last", u4="op")
 INSTANCE = _fields(
     f8="work io cpu_left mark since busy blocked cpu share weight",
     i8="left",
-    i4="op node station state rec next edge target called up woken",
+    i4="station state next target called up woken",
+    u4="op node rec edge",
 )
-NODE = _fields(f8="cores speed v at rate next", i4="shared stale running")
-HEAP = _fields(i8="base n", i4="hole")
-RECORD = _fields(f8="share weight born taken since", i4="next station")
-EDGE = _fields(f8="fraction weight size", i8="whole sent", i4="to siblings")
-FEED = _fields(f8="rate next left", i4="op")
+NODE = _fields(f8="cores speed pace v at rate next", i4="shared stale running")
+HEAP = _fields(u8="base n", i4="hole")
+RECORD = _fields(f8="share weight born taken since", i4="next", u4="station")
+EDGE = _fields(f8="fraction weight part size", i8="whole sent", u4="to")
+FEED = _fields(f8="rate gap next left", u4="op")
 LINK = _fields(f8="delay bandwidth free")
 
 
@@ -109,7 +111,7 @@ def empty(graph: Graph, operators: int, slots: int) -> State:
     state.ops["source"] = np.diff(graph.into_at) == 0
     state.ops["out_at"], state.ops["out_end"] = graph.out_at[:-1], graph.out_at[1:]
     state.edges["to"] = graph.end[graph.out]
-    state.edges["siblings"] = np.diff(graph.out_at)[graph.start[graph.out]]
+    state.edges["part"] = 1 / np.diff(graph.out_at)[graph.start[graph.out]]
     state.feeds["op"] = np.flatnonzero(state.ops["source"])
     state.feeds["next"], state.feeds["left"] = np.inf, -1.0  # the first arrival is not drawn yet
     _free(state, 0)
@@ -149,6 +151,6 @@ def numbers(state: State, graph: Graph, layout: Layout) -> None:
     state.edges["whole"] = np.floor(selectivity)
     state.edges["fraction"] = selectivity - np.floor(selectivity)
     some = np.where(selectivity > 0, selectivity, 1.0)
-    state.edges["weight"] = 1 / (some * state.edges["siblings"])
+    state.edges["weight"] = state.edges["part"] / some
     state.edges["size"] = layout.size[graph.out]
     state.g["linked"] = bool(np.any(layout.delay > 0) or np.any(np.isfinite(layout.bandwidth)))

@@ -45,12 +45,12 @@ def freeze(s: Any) -> None:
     """Take all work in progress out of the heaps; how much of it is left stays with the instances."""
     count(s)
     now, heap = s.g[0].now, s.heaps[0]
-    n, heap.n = settle(s, 0), 0
+    n, heap.n = settle(s, 0), np.uint64(0)
     for k in range(heap.base, heap.base + n):
         due, who = s.due[k], s.who[k]
         if who < 0:
             rise(s.due, s.who, heap.base, heap.n, due, who)
-            heap.n += 1
+            heap.n += np.uint64(1)
         else:
             me = s.inst[who]
             me.work = me.cpu_left * s.nodes[me.node].speed
@@ -63,7 +63,8 @@ def freeze(s: Any) -> None:
             me = s.inst[s.who[k]]
             me.work = max(0.0, s.due[k] - nd.v)
             me.state = FROZEN
-        heap.n = nd.running = nd.stale = 0
+        heap.n = np.uint64(0)
+        nd.running = nd.stale = 0
         nd.next = np.inf
 
 

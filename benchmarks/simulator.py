@@ -1,0 +1,149 @@
+"""What each record costs that the tuples engine simulates, beside the simulators that people would write it in.
+
+A visit is one record that passes one operator: it arrives, waits, is served, goes on. Rates are per visit, since the
+rivals get fewer records to keep the run short. `detail` shows that all of them are right: mean time in the whole line
+over its theory, which for stable M/M/c in a row is the sum of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks import Claim, side_by_side
+from dspkit import Deployment, Plant, Topology
+from dspkit.plant import Node, Service, round_robin
+from dspkit.queueing import sojourn
+from dspkit.simulator.layout import graph, layout, places
+from dspkit.simulator.tuples import Tuples
+
+RHO, LINE = 0.8, ("a", "b", "c", "d")
+
+
+def tuples_vs_simpy() -> Claim:
+    """Visits per second of the tuples engine over SimPy's, four operators of one instance at load 0.8."""
+    return _against({"simpy": _Simpy(1, 20_000)}, servers=1, target=100)
+
+
+def tuples_vs_ciw() -> Claim:
+    """The same over Ciw's."""
+    return _against({"ciw": _Ciw(1, 10_000)}, servers=1, target=250)
+
+
+def tuples_vs_simpy_50_servers() -> Claim:
+    """The same over SimPy's with 50 instances an operator."""
+    return _against({"simpy": _Simpy(50, 20_000)}, servers=50, target=50)
+
+
+def ns_per_visit() -> Claim:
+    """Nanoseconds a visit in a line of four; `detail` has lines of other lengths, more instances, fewer cores."""
+    lines = {
+        "4 operators": _Ours(1, 500_000),
+        "1 operator": _Ours(1, 2_000_000, line=1),
+        "16 operators": _Ours(1, 125_000, line=16),
+        "64 operators": _Ours(1, 31_000, line=64),
+        "10 instances each": _Ours(10, 500_000),
+        "100 instances each": _Ours(100, 500_000),
+        "1000 instances each": _Ours(1000, 500_000),
+        "a core for two of 10 instances": _Ours(10, 500_000, nodes={f"n{j}": Node(5) for j in range(4)}),
+        "a core for two of 100 instances": _Ours(100, 500_000, nodes={f"n{j}": Node(50) for j in range(4)}),
+        "64 nodes too small": _Ours(100, 500_000, nodes={f"n{j}": Node(4) for j in range(64)}),
+    }
+    seconds = side_by_side(lines, repeats=3)
+    detail = {name: 1e9 * seconds[name] / line.visits for name, line in lines.items()}
+    return Claim(detail["4 operators"], "ns", target=100, better="lower", detail=detail)
+
+
+def _against(rivals: dict[str, _Rival], servers: int, target: float) -> Claim:
+    """Medians of turns; each turn of ours is 25 of the rival's, so that both take long enough to be timed."""
+    (name,) = rivals
+    ours = _Ours(servers, 25 * rivals[name].records)
+    seconds = side_by_side({"tuples": ours, **rivals}, repeats=5)
+    theory = 4 * sojourn(servers, RHO * servers, 1.0)[0]
+    ns = {"tuples": 1e9 * seconds["tuples"] / ours.visits, name: 1e9 * seconds[name] / rivals[name].visits}
+    detail = {f"{who} ns per visit": value for who, value in ns.items()}
+    for who, rival in (("tuples", ours), *rivals.items()):
+        detail[f"{who} mean over theory"] = statistics.fmean(rival.means) / theory
+    return Claim(ns[name] / ns["tuples"], "x", target=target, detail=detail)
+
+
+class _Rival:
+    """Called: one more run, with other random numbers. `means` collects the mean times in the line."""
+
+    def __init__(self, servers: int, records: int, line: int = 4):
+        self.servers, self.records, self.visits = servers, records, records * line
+        self.means: list[float] = []
+        self.seeds = iter(range(1, 1000))
+
+    def __call__(self) -> None:
+        raise NotImplementedError
+
+
+class _Ours(_Rival):
+    def __init__(self, servers: int, records: int, line: int = 4, nodes: dict[str, Node] | None = None):
+        super().__init__(servers, records, line)
+        topology = Topology.chain(*(f"o{i}" for i in range(line)))
+        k = dict.fromkeys(topology.order, servers)
+        service = Service(1.0, queue_records=math.inf)
+        plant = Plant(dict.fromkeys(topology.order, service), nodes or {f"n{j}": Node(4096) for j in range(4)})
+        where = places(topology, plant, Deployment(k), round_robin)
+        self.graph, self.layout = graph(topology), layout(topology, plant, where, k)
+        self.rates = np.zeros((1, line))
+        self.rates[0, 0] = RHO * servers
+
+    def __call__(self) -> None:
+        engine = Tuples(self.graph, self.layout, np.random.default_rng(next(self.seeds)))
+        engine.play(self.rates, np.array([self.records / self.rates[0, 0]]), np.ones(self.rates.shape[1]))
+        latency = engine.window().event_latency
+        assert latency is not None
+        self.means.append(float(latency.mean))
+
+
+class _Simpy(_Rival):
+    def __call__(self) -> None:
+        import simpy
+
+        random.seed(next(self.seeds))
+        env = simpy.Environment()
+        servers = [simpy.Resource(env, self.servers) for _ in LINE]
+        times: list[float] = []
+
+        def record() -> Iterator[object]:
+            start = env.now
+            for server in servers:
+                with server.request() as turn:
+                    yield turn
+                    yield env.timeout(random.expovariate(1.0))
+            times.append(env.now - start)
+
+        def source() -> Iterator[object]:
+            for _ in range(self.records):
+                yield env.timeout(random.expovariate(RHO * self.servers))
+                env.process(record())  # type: ignore[arg-type]
+
+        env.process(source())  # type: ignore[arg-type]
+        env.run()
+        self.means.append(statistics.fmean(times))
+
+
+class _Ciw(_Rival):
+    def __call__(self) -> None:
+        import ciw
+
+        ciw.seed(next(self.seeds))
+        network = ciw.create_network(
+            arrival_distributions=[ciw.dists.Exponential(RHO * self.servers), None, None, None],
+            service_distributions=[ciw.dists.Exponential(1.0) for _ in LINE],
+            routing=[[float(j == i + 1) for j in range(4)] for i in range(4)],
+            number_of_servers=[self.servers] * 4,
+        )
+        simulation = ciw.Simulation(network)
+        simulation.simulate_until_max_customers(self.records, method="Finish")
+        times: dict[int, float] = {}
+        for visit in simulation.get_all_records():
+            times[visit.id_number] = times.get(visit.id_number, 0.0) + visit.exit_date - visit.arrival_date
+        self.means.append(statistics.fmean(times.values()))
