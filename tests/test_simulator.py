@@ -12,6 +12,7 @@ from dspkit import Deployment, Plant, Simulator, Topology, run, workload
 from dspkit.errors import DeploymentError, KnobError, WorkloadError
 from dspkit.plant import Node, Service
 from dspkit.policies.static import Static
+from dspkit.queueing import virtual_delay
 from dspkit.simulator.fluid_cores import level
 from strategies import deployments, plants, topologies
 
@@ -51,7 +52,9 @@ def test_records_are_neither_lost_nor_made(data):
         assert all(0 <= cpu <= 1 + 1e-9 for cpu in s.nodes.values())
         cores = sum(node.cores * s.nodes[n] for n, node in plant.nodes.items())
         assert sum(m.cpu for m in s.operators.values()) <= cores * (1 + 1e-6) + 1e-9
-        assert ended + sum([backend._job.engine.mass]) == pytest.approx(offered, rel=1e-9, abs=1e-6)  # each source record ends once
+        assert ended + sum([backend._job.engine.mass]) == pytest.approx(
+            offered, rel=1e-9, abs=1e-6
+        )  # each source record ends once
         backend.deploy(data.draw(deployments(topology)))
 
 
@@ -104,7 +107,28 @@ def test_latency_at_a_full_queue_is_its_length_over_its_rate():
     last = _static(PLANT, workload.Constant(1500))[-1].snapshot
     assert last.latency is not None
     assert 1.0 < last.latency.mean < 1.0 + 0.001 / 0.05 + 0.002
-    assert last.event_latency.mean - last.latency.mean == pytest.approx(last.lag / 1000, rel=0.06)
+
+
+def test_the_wait_in_a_growing_log_is_the_distance_between_the_curves():
+    """Whoever leaves the log at t came at t' with 1500 t' = 1000 t + 1000: the room of b fills first."""
+    last = _static(PLANT, workload.Constant(1500))[-1].snapshot
+    t = last.t - last.window_s / 2
+    assert last.event_latency.mean - last.latency.mean == pytest.approx(t - (1000 * t + 1000) / 1500, rel=1e-3)
+
+
+def test_ticks_are_curves_whose_distance_is_the_wait():
+    """The log drains in order: the same wait from the kept curves, by another function."""
+    backend = Simulator(CHAIN, PLANT, workload.Square(0, 3000, period_s=40), window_s=10, tick_s=0.1, keep_ticks=True)
+    seen = [backend.observe() for _ in range(12)]
+    ticks = backend.ticks
+    assert len(ticks) == 1200
+    assert ticks.offered.iloc[-1] == pytest.approx(sum(s.source_rate * s.window_s for s in seen))
+    left = ticks.offered - ticks.lag - ticks.lost  # taken from the log
+    wait = virtual_delay(ticks.t, ticks.offered, left)
+    during = ticks.t.between(90.05, 100.05) & (left.diff() > 0)
+    expected = np.average(wait[during], weights=left.diff()[during])
+    waited = seen[9].operators["a"].waited_s
+    assert waited == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.parametrize("utilisation", [0.2, 0.5, 0.9, 0.94])
@@ -243,7 +267,10 @@ def test_an_overloaded_node_is_busy_to_the_full(seed):
 def test_fair_share_fills_the_cores_or_satisfies_all(demands, cores):
     wanted, instances = (np.array(column, dtype=float) for column in zip(*demands, strict=True))
     one = np.ones(len(demands))
-    share = level(0, instances[None], one, 0 * one, np.array([float(cores)]), np.ones(1), wanted, one, one.copy())
+    share = level(
+        0, instances[None], one, 0 * one, np.array([float(cores)]), np.ones(1), one, wanted * instances,
+        instances[None], instances, one.copy(),
+    )  # fmt: skip
     used = float(instances @ np.minimum(wanted, share))
     assert used == pytest.approx(min(cores, sum(n * d for d, n in demands)))
 

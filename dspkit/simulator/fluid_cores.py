@@ -82,14 +82,21 @@ def give(
 
 @compiled
 def level(
-    j: int, live: Array, cpu: Array, other: Array, cores: Array, speed: Array, ask: Array, most: Array, want: Array
-) -> float:
-    """The level s at which $\\sum_i n_i\\min(d_i, s)$ fills the node's cores, at most 1; $d_i$: what one wants."""
+    j: int, live: Array, cpu: Array, other: Array, cores: Array, speed: Array, time: Array, ask: Array, full: Array,
+    alone: Array, want: Array,
+) -> float:  # fmt: skip
+    """The level s at which $\\sum_i n_i\\min(d_i, s)$ fills the node's cores, at most 1; $d_i$: what one wants.
+
+    That is all it could use, if its operator can do less than it is asked for; else what it uses now.
+    """
     left, count = cores[j], 0.0
     for i in range(len(ask)):
         want[i] = np.inf
-        if live[j, i] > 0 and cpu[i] > 0 and most[i] > 0:
-            want[i] = min(1.0, ask[i] / most[i]) * cpu[i] / (cpu[i] + other[i] * speed[j])
+        if live[j, i] > 0 and cpu[i] > 0 and time[i] > 0:
+            want[i] = cpu[i] / (cpu[i] + other[i] * speed[j])
+            if ask[i] < alone[i]:
+                now = ask[i] * full[j, i] / alone[i] * cpu[i] / speed[j] / (live[j, i] * time[i])
+                want[i] = min(want[i], now)
             count += live[j, i]
     for i in np.argsort(want):
         if want[i] == np.inf:

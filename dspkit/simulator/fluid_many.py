@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .compiled import compiled
+from .fluid_curves import Curves
 from .fluid_kernel import Cluster, State, Sums, play
 from .fluid_steady import Theory, latencies
 from .layout import Array, Graph
@@ -12,22 +13,22 @@ COLUMNS = ("offered", "ended", "lost", "lag", "stopped", "cores", "latency", "ev
 
 @compiled
 def play_windows(
-    g: Graph, c: Cluster, theory: Theory, s: State, sums: Sums, seconds: Array, io: Array, rates: Array, dt: Array,
-    starts: Array, noise: Array, rows: Array, busy: Array, kept: Array,
+    g: Graph, c: Cluster, theory: Theory, s: State, sums: Sums, curves: Curves, seconds: Array, io: Array,
+    rates: Array, dt: Array, starts: Array, noise: Array, rows: Array, busy: Array, kept: Array,
 ) -> None:  # fmt: skip
     """Window w is ticks `starts[w]` to `starts[w + 1]`. Fill `rows[w]` by COLUMNS, `busy[w, i]` in instance-seconds."""
     n, waited, out = len(s.queue), busy[0].copy(), rows[0, :6].copy()
     for w in range(len(starts) - 1):
         a, b = starts[w], starts[w + 1]
         sums.arrived[:] = sums.done[:] = sums.dropped[:] = sums.busy[:] = sums.blocked[:] = 0.0
-        sums.cpu[:] = sums.queued[:] = 0.0
+        sums.cpu[:] = sums.queued[:] = sums.waits[:] = 0.0
         sums.sent[:] = 0.0
         sums.cores[:] = 0.0
         sums.flow[:] = 0.0
         for i in range(n):
             c.cpu[i] = seconds[i] * noise[w, i] * (1 - io[i])
             c.other[i] = seconds[i] * noise[w, i] * io[i] + c.call[i]
-        play(g, c, s, sums, rates[a:b], dt[a:b], kept[a:b])
+        play(g, c, s, sums, curves, rates[a:b], dt[a:b], kept[a:b])
         latencies(g, c, theory, sums, dt[a:b].sum() - sums.flow[1], waited, out)
         busy[w] = sums.busy
         for i in range(n):

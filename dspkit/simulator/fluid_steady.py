@@ -91,7 +91,7 @@ def latencies(g: Graph, c: Cluster, theory: Theory, sums: Sums, up: float, waite
             share[g.end[e]] += part
             out[1] += part * theory.delay[e]
             out[4] += part * theory.delay[e]
-        built = sums.queued[i] / sums.done[i] if sums.done[i] > TRACE else 0.0  # Little: mean queue over throughput
+        built = sums.waits[i] / sums.done[i] if sums.done[i] > TRACE else 0.0
         if sums.done[i] > TRACE:
             waited[i] = built + waits[i, 0]
         for first in (0, 3):

@@ -15,6 +15,7 @@ from ..errors import KnobError
 from ..plant import Plant, Scheduler, round_robin
 from ..workload import Workload
 from .fluid import Fluid, sums
+from .fluid_curves import extended
 from .fluid_many import COLUMNS, play_windows
 from .job import Job
 from .layout import Array
@@ -49,7 +50,7 @@ def simulate_many(
     >>> app = topologies.word_count()
     >>> three = [Deployment(app.topology.uniform(k)) for k in (1, 4, 12)]
     >>> simulate_many(app.topology, app.plant, app.workload, three).throughput.round(-3).tolist()
-    [30000.0, 111000.0, 162000.0]
+    [30000.0, 99000.0, 165000.0]
     """
     import pandas as pd
 
@@ -131,10 +132,10 @@ def _stretch(job: Job, rates: Array, dt: Array, starts: Array, noise: Array) -> 
     windows, n = len(starts) - 1, rates.shape[1]
     rows, busy, engine = np.zeros((windows, len(COLUMNS))), np.zeros((windows, n)), job.engine
     if isinstance(engine, Fluid):
-        a = engine.layout
+        a, engine.curves = engine.layout, extended(engine.curves, len(dt))
         play_windows(
-            engine.graph, engine.cluster, engine.theory, engine.state, sums(engine.graph, a), a.seconds, a.io, rates,
-            dt, starts, noise, rows, busy, np.empty((len(dt), 3)),
+            engine.graph, engine.cluster, engine.theory, engine.state, sums(engine.graph, a), engine.curves, a.seconds,
+            a.io, rates, dt, starts, noise, rows, busy, np.empty((len(dt), 3)),
         )  # fmt: skip
         return rows, busy
     sources = [i for i, name in enumerate(job.order) if not job.topology.upstream(name)]
