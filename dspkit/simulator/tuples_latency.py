@@ -46,4 +46,6 @@ def latency(total: float, weight: float, histogram: Array) -> Latency | None:
     edges = np.arange(bins.start, bins.stop + 1)
     octave, part = np.divmod(edges, PER_OCTAVE)
     seconds = np.ldexp(1 + part / PER_OCTAVE, octave + FINEST)
-    return Latency(total / weight, *(float(x) for x in np.interp(np.multiply(_SHARES, below[-1]), below, seconds)))
+    return Latency(
+        float(total / weight), *(float(x) for x in np.interp(np.multiply(_SHARES, below[-1]), below, seconds))
+    )

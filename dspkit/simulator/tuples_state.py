@@ -40,33 +40,34 @@ def inlined(function: F) -> F:
     return cast(F, numba.njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function))
 
 
-def _fields(**kinds: str) -> np.dtype[Any]:
+def fields(**kinds: str) -> np.dtype[Any]:
+    """The layout of an entry: names of its fields by their kind."""
     return np.dtype([(name, kind) for kind, names in kinds.items() for name in names.split()], align=True)
 
 
-GLOBAL = _fields(
+GLOBAL = fields(
     f8="now ended lost offered resume tick_end latency event_latency weight",
     i8="free todo tick linked fresh sharing",
 )
-OPERATOR = _fields(
+OPERATOR = fields(
     f8="seconds io cv call answered until stopped_at off waited hottest",
     i8="arrived done dropped begun waits",
     i4="first k station split source drops law paused",
     u4="out_at out_end",
 )
-STATION = _fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last", u4="op")
-INSTANCE = _fields(
+STATION = fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last", u4="op")
+INSTANCE = fields(
     f8="work io cpu_left mark since busy blocked cpu share weight",
     i8="left",
     i4="station state next target called up woken",
     u4="op node rec edge",
 )
-NODE = _fields(f8="cores speed pace v at rate next", i4="shared stale running")
-HEAP = _fields(u8="base n", i4="hole")
-RECORD = _fields(f8="share weight born taken since", i4="next", u4="station")
-EDGE = _fields(f8="fraction weight part size", i8="whole sent", u4="to")
-FEED = _fields(f8="rate gap next left", u4="op")
-LINK = _fields(f8="delay bandwidth free")
+NODE = fields(f8="cores speed pace v at rate next", i4="shared stale running")
+HEAP = fields(u8="base n", i4="hole")
+RECORD = fields(f8="share weight born taken since", i4="next", u4="station")
+EDGE = fields(f8="fraction weight part size", i8="whole sent", u4="to")
+FEED = fields(f8="rate gap next left", u4="op")
+LINK = fields(f8="delay bandwidth free")
 
 
 class State(NamedTuple):
