@@ -45,6 +45,9 @@ class Plant(Knobs):
     law: str = knob("pipeline", "how operators share the job's time", choices=LAWS)
     trigger_s: float = knob(0.1, "sequential: least time from batch to batch", low=1e-3, high=3600.0, unit="s")
     batch_overhead_s: float = knob(0.05, "sequential: time a batch takes beyond its work", low=0.0, high=60.0, unit="s")
+    batch_records: float = knob(
+        math.inf, "sequential: records that a batch takes at most", low=1.0, high=math.inf, infinite=True
+    )
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:

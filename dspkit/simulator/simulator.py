@@ -262,10 +262,13 @@ def random_streams(seed: int) -> list[np.random.Generator]:
 def make_engine(
     kind: str, plant: Plant, graph: Graph, layout: Layout, random: np.random.Generator, arrivals: str
 ) -> Engine:
+    batches = (plant.trigger_s, plant.batch_overhead_s, plant.batch_records)
+    if kind == "tuples" and plant.law == "sequential":
+        from .tuples_batch import BatchTuples
+
+        return BatchTuples(graph, layout, random, *batches[:2], arrivals)
     if kind == "tuples":
         from .tuples import Tuples
 
         return Tuples(graph, layout, random, arrivals)
-    if plant.law == "sequential":
-        return Batches(graph, layout, plant.trigger_s, plant.batch_overhead_s)
-    return Fluid(graph, layout)
+    return Batches(graph, layout, *batches) if plant.law == "sequential" else Fluid(graph, layout)
