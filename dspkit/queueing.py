@@ -64,4 +64,5 @@ def virtual_delay(t: Array, came: Array, left: Array) -> Array:
 
     t, came, left = (np.asarray(x, dtype=float) for x in (t, came, left))
     grows = np.concatenate(([True], np.diff(came) > 0))  # where nothing comes, the last to come is meant
-    return np.maximum(0.0, t - np.interp(left, came[grows], t[grows]))
+    delay: Array = np.maximum(0.0, t - np.interp(left, came[grows], t[grows]))
+    return delay
