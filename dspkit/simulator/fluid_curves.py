@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import lean
 from .layout import Array
 
 
@@ -43,7 +43,7 @@ def extended(old: Curves, ticks: int) -> Curves:
     return new
 
 
-@compiled
+@lean
 def age(
     t: Array, came: Array, left: Array, at: Array, head: Array, queued: Array, waits: Array, first: int, end: int
 ) -> None:  # fmt: skip

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import compiled, lean
 from .fluid_cores import capped, crowded, give, level, squeeze, used, waiting, whole
 from .fluid_curves import Curves, age
 from .fluid_plan import plan
@@ -124,7 +124,7 @@ def play(
     age(curves.t, came, left, curves.at, s.head, sums.queued, sums.waits, row, curves.rows[0])
 
 
-@compiled
+@lean
 def glide(
     m: int, start: Array, into: Array, into_at: Array, out_at: Array, selectivity: Array, queue: Array, mass: Array,
     limits: Array, rate: Array, each: Array, call: Array, instances: Array, core: Array, cpu: Array, cores: Array,
@@ -189,7 +189,7 @@ def glide(
     return m
 
 
-@compiled
+@lean
 def struggle(
     g: Graph, c: Cluster, s: State, sums: Sums, came_before: Array, came: Array, left: Array, rates: Array, step: float,
     kept: Array, full: Array, tight: bool, work: Array,
@@ -243,7 +243,9 @@ def struggle(
             work,
         )  # fmt: skip
     else:
-        s.share[:] = c.live
+        for j in range(nodes):
+            for i in range(n):
+                s.share[j, i] = c.live[j, i]
     if squeeze(c.passing, c.bandwidth, done, able, step):
         plan(
             g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, able, done, ask,
