@@ -39,8 +39,8 @@ def tuples_vs_simpy_50_servers() -> Claim:
     return _against({"simpy": _Simpy(50, 20_000)}, servers=50, target=50)
 
 
-def ns_per_visit() -> Claim:
-    """Nanoseconds a visit in a line of four; `detail` has lines of other lengths, more instances, fewer cores."""
+def dearest_visit() -> Claim:
+    """How many times dearer a visit is in the dearest of these shapes than in a line of four; `detail` in ns."""
     lines = {
         "4 operators": _Ours(1, 500_000),
         "1 operator": _Ours(1, 2_000_000, line=1),
@@ -51,11 +51,11 @@ def ns_per_visit() -> Claim:
         "1000 instances each": _Ours(1000, 500_000),
         "a core for two of 10 instances": _Ours(10, 500_000, nodes={f"n{j}": Node(5) for j in range(4)}),
         "a core for two of 100 instances": _Ours(100, 500_000, nodes={f"n{j}": Node(50) for j in range(4)}),
-        "64 nodes too small": _Ours(100, 500_000, nodes={f"n{j}": Node(4) for j in range(64)}),
+        "64 nodes with too few cores": _Ours(100, 500_000, nodes={f"n{j}": Node(4) for j in range(64)}),
     }
     seconds = side_by_side(lines, repeats=3)
-    detail = {name: 1e9 * seconds[name] / line.visits for name, line in lines.items()}
-    return Claim(detail["4 operators"], "ns", target=100, better="lower", detail=detail)
+    ns = {name: 1e9 * seconds[name] / line.visits for name, line in lines.items()}
+    return Claim(max(ns.values()) / ns["4 operators"], "x", target=4, better="lower", detail=ns)
 
 
 def _against(rivals: dict[str, _Rival], servers: int, target: float) -> Claim:

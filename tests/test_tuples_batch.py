@@ -24,10 +24,12 @@ def numbers(topology, plant, parallelism, t=0.0):
     return layout(topology, plant, places(topology, plant, Deployment(parallelism), round_robin), parallelism, t)
 
 
-def made(topology, services, parallelism=None, seed=0, arrivals="even", trigger_s=1.0, overhead_s=0.1, **plant):
+def made(
+    topology, services, parallelism=None, seed=0, arrivals="even", trigger_s=1.0, overhead_s=0.1, most=math.inf, **plant
+):
     k = topology.uniform() | (parallelism or {})
     numbered = numbers(topology, Plant(services, **plant), k)
-    return BatchTuples(graph(topology), numbered, np.random.default_rng(seed), trigger_s, overhead_s, arrivals)
+    return BatchTuples(graph(topology), numbered, np.random.default_rng(seed), trigger_s, overhead_s, arrivals, most)
 
 
 def window(engine, topology, rate, seconds):
@@ -68,6 +70,20 @@ def test_a_job_that_cannot_keep_up_does_one_over_the_sum_of_its_stages():
     window(engine, CHAIN, 500.0, 20.0)
     assert window(engine, CHAIN, 0.0, 75.0).queue[0] > 0
     assert window(engine, CHAIN, 0.0, 12.0).queue[0] == 0
+
+
+def test_a_batch_takes_the_oldest_and_no_more_than_it_may():
+    """Ten of two sources that came first, every second; a thousand are there when the second batch begins."""
+    topology = Topology(("a", "b", "c"), (("a", "c"), ("b", "c")))
+    engine = made(topology, {n: Service(1e-6, **EXACT) for n in "abc"}, most=10, overhead_s=0.5)
+    rates = np.array([[300.0, 200.0, 0.0]])
+    engine.play(rates, np.array([2.3]), np.ones(3))
+    engine.window()  # one of a's, as no other was there; then ten; and ten are taken
+    rest = [window(engine, topology, 0.0, 1.0) for _ in range(113)]
+    assert [w.done[2] for w in rest] == [10] * 113
+    assert sum(w.done[0] for w in rest[:50]) == pytest.approx(300, abs=5)
+    assert [w.waited_s[0] for w in rest[:-1]] == sorted(w.waited_s[0] for w in rest[:-1])
+    assert rest[-1].event_latency.mean > 100
 
 
 def test_the_length_of_batches_settles_where_it_holds_what_comes_meanwhile():
@@ -169,7 +185,7 @@ def test_whatever_happens_every_record_is_somewhere(data):
         assert (w.arrived == w.done + w.dropped + w.queue - queue).all()
         for i, name in enumerate(topology.order):
             into = [e for e, (_, v) in enumerate(topology.edges) if v == name]
-            offered += 0 if into else w.arrived[i]
+            offered += 0 if into else w.arrived[i] - w.dropped[i]
             assert not into or w.arrived[i] == w.sent[into].sum()
         ended, queue = ended + w.ended, w.queue
         assert ended + engine.mass == offered

@@ -1,8 +1,9 @@
 """The tuples engine of a sequential job: micro-batches of records that come one by one.
 
 A batch begins when the last one is done, at least `trigger_s` after that one began, and as soon as anything waits. It
-takes all that waits in the logs through one operator after the other, and all that comes of it comes out at its end:
-until then its records count in the log. Where the plant's words leave a choice:
+takes what waits in the logs, the oldest first and `most_records` of it at most, through one operator after the other,
+and all that comes of it comes out at its end: until then its records count in the log. Where the plant's words leave a
+choice:
 
 * An operator's records are dealt to its instances in turn, or at random where grouping is "split". The sum of n service
   times is drawn at once, from its own law, which is as good as one by one: nobody sees them apart.
@@ -34,10 +35,12 @@ class BatchTuples:
         trigger_s: float,
         overhead_s: float,
         arrivals: str = "poisson",
+        most_records: float = np.inf,
     ):
         self._graph, self._random, self._even = graph, random, arrivals == "even"
         self._batch: Batch = empty(graph, len(layout.instances))
-        self._batch.g["trigger"], self._batch.g["overhead"] = trigger_s, overhead_s
+        for name, value in (("trigger", trigger_s), ("overhead", overhead_s), ("most", most_records)):
+            self._batch.g[name] = value
         self._edges = np.argsort(graph.out)  # from the order by operator back to that of the topology
         self._layout: Layout | None = None
         self._zero(len(layout.cores))
@@ -55,8 +58,7 @@ class BatchTuples:
         if not kept:
             g = b.g[0]
             b.ops["waiting"] += b.ops["running"]
-            b.ops["came"] += b.ops["taken"]
-            b.ops["running"], b.ops["taken"] = 0, 0.0
+            b.ops["running"] = 0
             g["waiting"] += g["running"]
             g["running"], g["left"], g["end"] = 0, np.inf, np.inf
         b.g["halted"] = bool(np.any(layout.here[layout.cores > 0].sum(axis=0) == 0))

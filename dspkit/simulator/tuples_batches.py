@@ -14,15 +14,16 @@ from .tuples_state import compiled
 
 @compiled
 def begin(s: Any, random: Any) -> None:
-    """Take all that waits."""
+    """Take what waits, the oldest first, up to the most that a batch may have."""
     g = s.g[0]
-    for i in range(len(s.ops)):
-        op = s.ops[i]
-        op.running, op.waiting = op.waiting, 0
-        op.taken, op.came = op.came, 0.0
-        op.begun += op.running
-        op.waited += op.running * g.now - op.taken
-    g.running, g.waiting = g.waiting, 0
+    g.running = int(min(float(g.waiting), g.most))
+    g.waiting -= g.running
+    for c in range(g.head, g.head + g.running):
+        op = s.ops[s.of[c]]
+        op.waiting -= 1
+        op.running += 1
+        op.begun += 1
+        op.waited += g.now - s.born[c]
     g.length = stages(s, random)
     g.began, g.end, g.ready = g.now, g.now + g.length, g.now + g.trigger
 
@@ -42,12 +43,11 @@ def end(s: Any) -> None:
         s.edges[e].sent += s.edges[e].count
     s.histogram[0, bin_of(g.now - g.began)] += g.running
     g.latency += g.running * (g.now - g.began)
-    for c in range(g.running):
+    for c in range(g.head, g.head + g.running):
         s.histogram[1, bin_of(g.now - s.born[c])] += 1.0
         g.event_latency += g.now - s.born[c]
-    for c in range(g.waiting):
-        s.born[c] = s.born[c + g.running]
     g.ended += g.running
+    g.head += g.running
     g.running, g.end = 0, np.inf
 
 
@@ -55,16 +55,20 @@ def end(s: Any) -> None:
 def arrive(s: Any, i: int) -> bool:
     """A record reaches the log of source i; False if there is no room for it in memory."""
     g, op = s.g[0], s.ops[i]
-    if g.running + g.waiting == len(s.born):
-        return False
+    inside = g.running + g.waiting
+    if g.head + inside == len(s.born):
+        if g.head < inside:
+            return False
+        for c in range(inside):  # to the front: as many have gone from there since the last time
+            s.born[c], s.of[c] = s.born[g.head + c], s.of[g.head + c]
+        g.head = 0
     op.arrived += 1
     if op.drops and op.running + op.waiting + 1 > op.room:
         op.dropped += 1
         return True
-    s.born[g.running + g.waiting] = g.now
+    s.born[g.head + inside], s.of[g.head + inside] = g.now, i
     g.waiting += 1
     op.waiting += 1
-    op.came += g.now
     return True
 
 

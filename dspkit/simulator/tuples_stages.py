@@ -24,11 +24,11 @@ from .tuples_state import FEED, OCTAVES, PER_OCTAVE, compiled, fields
 
 _MOST_BYTES = 2**30
 GLOBAL = fields(
-    f8="now tick_end trigger overhead began length end left ready until stopped ended latency event_latency",
-    i8="tick running waiting halted still",
+    f8="now tick_end trigger overhead most began length end left ready until stopped ended latency event_latency",
+    i8="tick head running waiting halted still",
 )
 OPERATOR = fields(
-    f8="seconds io cv call room waited hottest came taken",
+    f8="seconds io cv call room waited hottest",
     i8="arrived done dropped begun waiting running count",
     i4="first k law split source drops turn",
     u4="out_at out_end",
@@ -45,7 +45,8 @@ class Batch(NamedTuple):
     nodes: Array
     edges: Array  # by operator, as in Graph.out
     feeds: Array
-    born: Array  # arrival times of all records inside
+    born: Array  # arrival times of all records inside, oldest first
+    of: Array  # and their sources
     due: Array  # scratch: a heap of the instances of a stage on a node
     who: Array
     histogram: Array  # [2, bin] of latency and event latency
@@ -57,7 +58,8 @@ def empty(graph: Graph, operators: int) -> Batch:
     batch = Batch(
         g=np.zeros(1, GLOBAL), ops=np.zeros(operators, OPERATOR), inst=np.zeros(0, INSTANCE), nodes=np.zeros(0, NODE),
         edges=np.zeros(len(graph.start), EDGE), feeds=np.zeros(int(source.sum()), FEED), born=np.zeros(1024),
-        due=np.zeros(0), who=np.zeros(0, np.int32), histogram=np.zeros((2, OCTAVES * PER_OCTAVE)),
+        of=np.zeros(1024, np.uint32), due=np.zeros(0), who=np.zeros(0, np.int32),
+        histogram=np.zeros((2, OCTAVES * PER_OCTAVE)),
     )  # fmt: skip
     batch.g["end"] = np.inf
     batch.ops["source"] = source
@@ -70,13 +72,16 @@ def empty(graph: Graph, operators: int) -> Batch:
 
 def grown(batch: Batch) -> Batch:
     """Room for twice as many records."""
-    if 2 * batch.born.nbytes > _MOST_BYTES:
+    if 2 * (batch.born.nbytes + batch.of.nbytes) > _MOST_BYTES:
         raise BackendError(
             f"{len(batch.born)} records waiting at {batch.g['now'][0]:.0f} s",
             expected=f"at most {_MOST_BYTES / 2**30:.0f} GiB of them",
             fix='bound the queues, lower the load, or use engine="fluid"',
         )
-    return batch._replace(born=np.concatenate([batch.born, np.zeros(len(batch.born))]))
+    return batch._replace(
+        born=np.concatenate([batch.born, np.zeros(len(batch.born))]),
+        of=np.concatenate([batch.of, np.zeros(len(batch.of), np.uint32)]),
+    )
 
 
 def numbers(batch: Batch, graph: Graph, layout: Layout, kept: bool) -> Batch:
