@@ -193,6 +193,20 @@ def test_a_longer_pause_replaces_a_shorter_one_and_the_other_operators_go_on():
     assert second.done.tolist() == pytest.approx([100, 130], abs=1)
 
 
+def test_an_external_server_stands_still_with_those_who_call_it():
+    """A second a call: at 1.5 s one of three has its answer; after ten seconds of pause a fourth waits for all."""
+    plant = Plant({"a": Service(0.001, ceiling_per_s=1.0, distribution="deterministic")})
+    engine = made(ONE, plant, {"a": 4}, arrivals="even")
+    play(engine, ONE, 10.0, 0.35)
+    assert window(engine, ONE, 0.0, 1.15).done[0] == 1
+    engine.pause(np.array([10.0]))
+    assert window(engine, ONE, 0.0, 10.0).done[0] == 0
+    play(engine, ONE, 10.0, 0.1)
+    assert window(engine, ONE, 0.0, 2.45).done[0] == 2
+    assert engine.mass == 1
+    assert window(engine, ONE, 0.0, 0.1).done[0] == 1  # at 14.101 s
+
+
 def test_work_goes_on_where_it_stays_and_begins_anew_where_it_moves():
     """A record of 10 s, 6 s of which are done: at half speed it takes 8 s more; in another layout 10 s."""
     services = {"a": Service(10.0, distribution="deterministic")}
