@@ -1,4 +1,4 @@
-"""What each record costs that the tuples engine simulates, beside the simulators that people would write it in.
+"""What simulating costs: the tuples engine beside the simulators that people would write it in, and the fluid engine.
 
 A visit is one record that passes one operator: it arrives, waits, is served, goes on. Rates are per visit, since the
 rivals get fewer records to keep the run short. `detail` shows that all of them are right: mean time in the whole line
@@ -15,11 +15,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks import Claim, side_by_side
-from dspkit import Deployment, Plant, Topology
+from dspkit import Deployment, History, Plant, Policy, Simulator, Topology, run, topologies
 from dspkit.plant import Node, Service, round_robin
+from dspkit.policies.ds2 import DS2
+from dspkit.policies.static import Static
 from dspkit.queueing import sojourn
+from dspkit.simulator.fluid import Fluid
 from dspkit.simulator.layout import graph, layout, places
 from dspkit.simulator.tuples import Tuples
+from dspkit.workload import Sine
 
 RHO, LINE = 0.8, ("a", "b", "c", "d")
 
@@ -56,6 +60,89 @@ def dearest_visit() -> Claim:
     seconds = side_by_side(lines, repeats=3)
     ns = {name: 1e9 * seconds[name] / line.visits for name, line in lines.items()}
     return Claim(max(ns.values()) / ns["4 operators"], "x", target=4, better="lower", detail=ns)
+
+
+def fluid_day_s() -> Claim:
+    """24 hours of 1-s ticks, kept, of ten operators in a line under DS2, which decides every 60 s."""
+    names = [f"o{i}" for i in range(10)]
+    services = {n: Service(1e-4 * (1 + i % 3), contention=0.005) for i, n in enumerate(names)}
+    plant, load = Plant(services, pause_s=10, noise=0.02), Sine(20e3, 15e3, period_s=86400)
+
+    def day(policy: Policy) -> History:
+        backend = Simulator(Topology.chain(*names), plant, load, window_s=60, tick_s=1, keep_ticks=True)
+        history = run(policy, backend, steps=1440)
+        assert len(backend.ticks) == 86400
+        return history
+
+    seconds = side_by_side({"ds2": lambda: day(DS2()), "static": lambda: day(Static())}, repeats=5)
+    return Claim(seconds["ds2"], "s", target=1.0, better="lower", detail=seconds)
+
+
+def slider_ms() -> Claim:
+    """A 60-minute run of word count, played again with another knob: what a hand on a slider waits for.
+
+    DS2 decides every 60 s; `detail` has it every 10 s, and the hour without a policy in windows of 10 s.
+    """
+    app = topologies.word_count()
+    turned = iter(range(1, 10_000))
+
+    def hour(window_s: float) -> History:
+        backend = app.simulator(scale=1 + next(turned) / 10_000, window_s=window_s, tick_s=1)
+        return run(DS2(), backend, steps=round(3600 / window_s))
+
+    rivals = {
+        "ds2 every 60 s": lambda: hour(60.0),
+        "ds2 every 10 s": lambda: hour(10.0),
+        "no policy": lambda: app.sweep({"scale": [1 + next(turned) / 10_000]}, parallelism=8, duration_s=3600),
+    }
+    ms = {name: 1e3 * seconds for name, seconds in side_by_side(rivals, repeats=15).items()}
+    return Claim(ms["ds2 every 60 s"], "ms", target=30, better="lower", detail=ms)
+
+
+def heatmap_s() -> Claim:
+    """A heat map of two sliders: 50 x 50 points, each ten minutes of six operators in 1-s ticks."""
+    app = topologies.diamond()
+    axes = {"bolt_3": range(1, 51), "scale": [0.04 * i for i in range(1, 51)]}
+    rivals = {
+        "two threads": lambda: app.sweep(axes, parallelism=4, duration_s=600),
+        "one thread": lambda: app.sweep(axes, parallelism=4, duration_s=600, threads=1),
+    }
+    seconds = side_by_side(rivals, repeats=3)
+    return Claim(seconds["two threads"], "s", target=2.0, better="lower", detail=seconds)
+
+
+def fluid_ns_per_tick() -> Claim:
+    """Nanoseconds a tick of six operators where nobody is held back; `detail` has the rest."""
+    cases = {
+        "easy, 6 operators": _Ticks(6, 900),
+        "easy, 24 operators": _Ticks(24, 900),
+        "easy, 6 operators of 50 instances": _Ticks(6, 900, instances=50),
+        "overloaded, 6 operators": _Ticks(6, 9000),
+        "overloaded, 24 operators": _Ticks(24, 9000),
+        "overloaded, too few cores, 6 operators": _Ticks(6, 20_000, instances=4, cores=2),
+    }
+    seconds = side_by_side(cases, repeats=5)
+    detail = {name: 1e9 * seconds[name] / _Ticks.count for name in cases}
+    return Claim(detail["easy, 6 operators"], "ns", target=200, better="lower", detail=detail)
+
+
+class _Ticks:
+    count = 20_000
+
+    def __init__(self, operators: int, load: float, instances: int = 1, cores: int = 64):
+        topology = Topology.chain(*(f"o{i}" for i in range(operators)))
+        slow = {f"o{operators // 2}": Service(2.5e-4)}
+        services = {name: Service(2e-4) for name in topology.order} | slow
+        plant = Plant(services, {f"n{j}": Node(cores) for j in range(4)})
+        k = topology.uniform(instances)
+        where = places(topology, plant, Deployment(k), round_robin)
+        self.engine = Fluid(graph(topology), layout(topology, plant, where, k))
+        self.rates = np.zeros((self.count, operators))
+        self.rates[:, 0] = load
+
+    def __call__(self) -> None:
+        self.engine.play(self.rates, np.full(self.count, 0.5), np.ones(self.rates.shape[1]))
+        self.engine.window()
 
 
 def _against(rivals: dict[str, _Rival], servers: int, target: float) -> Claim:

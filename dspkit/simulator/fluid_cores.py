@@ -99,7 +99,7 @@ def level(
                 want[i] = min(want[i], now)
             count += live[j, i]
     while True:  # those who want least first: they get it, and the others share the rest
-        i = want.argmin()
+        i = int(want.argmin())
         if want[i] == np.inf:
             return 1.0
         if want[i] * count >= left:

@@ -266,7 +266,7 @@ def make_engine(
     if kind == "tuples" and plant.law == "sequential":
         from .tuples_batch import BatchTuples
 
-        return BatchTuples(graph, layout, random, *batches[:2], arrivals)
+        return BatchTuples(graph, layout, random, *batches[:2], arrivals, plant.batch_records)
     if kind == "tuples":
         from .tuples import Tuples
 
