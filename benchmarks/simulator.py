@@ -35,7 +35,7 @@ def tuples_vs_simpy() -> Claim:
 
 def tuples_vs_ciw() -> Claim:
     """The same over Ciw's."""
-    return _against({"ciw": _Ciw(1, 10_000)}, servers=1, target=250)
+    return _against({"ciw": _Ciw(1, 20_000)}, servers=1, target=250)
 
 
 def tuples_vs_simpy_50_servers() -> Claim:
