@@ -87,10 +87,10 @@ def fit(history: History, *, confidence: float = 0.95, start: Plant | None = Non
 
     `start` gives what no snapshot tells: nodes, links, distributions, kind of pause.
 
-    >>> from dspkit import plant, run, topologies
+    >>> from dspkit import run, topologies
     >>> from dspkit.policies.ds2 import DS2
     >>> app = topologies.word_count()
-    >>> fitted = plant.fit(run(DS2(), app.simulator(), steps=100), start=app.plant)
+    >>> fitted = fit(run(DS2(), app.simulator(), steps=100), start=app.plant)
     >>> bool(abs(fitted["count", "seconds_per_record"].value * 30e3 - 1) < 0.05)
     True
     """

@@ -3,6 +3,7 @@
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
 from .graph import positions, topology
 from .heatmap import heatmap
+from .parity import parity
 from .timeline import tell, timeline, workload
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "PLOTLY_MIME",
     "Plot",
     "heatmap",
+    "parity",
     "positions",
     "si",
     "tell",
