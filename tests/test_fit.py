@@ -372,6 +372,15 @@ def test_on_faster_machines_the_time_is_still_that_of_speed_1(io):
     assert again[-1].snapshot.operators["b"].true_rate == pytest.approx(100 / (io + (1 - io) / 2), rel=0.01)
 
 
+def test_micro_batches_show_their_overhead_and_their_speed():
+    true = replace(USL, law="sequential", batch_overhead_s=0.05, trigger_s=1.0, batch_records=500)
+    sim = Simulator(CHAIN, true, workload.Constant(450))
+    fitted = fit(run(Schedule(tuple({"a": 1, "b": k} for k in (1, 2, 4)), 8), sim, steps=48))
+    assert fitted.plant.batch_overhead_s == pytest.approx(0.05, rel=0.05)
+    for k in (1, 2, 4):
+        assert _capacity(fitted.plant.services["b"], k) == pytest.approx(_capacity(USL.services["b"], k), rel=1e-3)
+
+
 def test_a_fitted_plant_runs_as_the_true_one():
     """The same load and deployments again: throughput and mean latency window by window."""
     app = topologies.word_count()
