@@ -200,10 +200,11 @@ def wait(
 def sharing(q: Stations, i: int) -> tuple[float, float, float]:
     """How many times longer CPU work takes where instances outnumber cores: three readings, averaged over nodes.
 
-    As if no more records were ever at work than there are instances; as if all were, however many wait (M/M/c with
-    processor sharing); and as if all instances always were.
+    By those of the other instances that happen to work; as if records never had to wait for an instance (M/M/c with
+    processor sharing); and as if all instances always worked.
     """
     few = all_ = most = total = 0.0
+    own = q.rate[i] * q.service[i] * q.cpu[i] / q.instances[i]  # cores that one instance of i uses
     for j in range(len(q.cores)):
         here = 0.0
         for o in range(len(q.rate)):
@@ -214,12 +215,13 @@ def sharing(q: Stations, i: int) -> tuple[float, float, float]:
                 servers = max(1, round(q.cores[j]))
                 busy = min(BUSIEST, q.used[j] / q.cores[j]) * servers
                 b = 1 + erlang_c(servers, busy) / (servers - busy)
-                chance, number, working = 1.0, 0.0, 0.0  # of x records at work, up to a factor
-                for x in range(1, int(here) + 1):
-                    chance *= busy / min(x, servers)
-                    number += chance * x
-                    working += chance * min(x, servers)
-                a = number / working if working > 0 else 1.0
+                others = max(0.0, busy - own)
+                chance, sure, stretched = 1.0, 1.0, 1.0  # of x others at work, up to a factor
+                for x in range(1, int(here)):
+                    chance *= others / min(x, servers)
+                    sure += chance
+                    stretched += chance * max(1.0, (x + 1) / servers)
+                a = stretched / sure
             few, all_, most = few + n * a, all_ + n * b, most + n * max(1.0, here / max(q.cores[j], 1e-9))
             total += n
     return (few / total, all_ / total, most / total) if total > 0 else (1.0, 1.0, 1.0)

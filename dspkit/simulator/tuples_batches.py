@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import lean
 from .tuples_kernel import next_tick
 from .tuples_latency import bin_of
 from .tuples_stages import book, stages
-from .tuples_state import compiled
 
 
-@compiled
+@lean
 def begin(s: Any, random: Any) -> None:
     """Take what waits, the oldest first, up to the most that a batch may have."""
     g = s.g[0]
@@ -28,7 +28,7 @@ def begin(s: Any, random: Any) -> None:
     g.began, g.end, g.ready = g.now, g.now + g.length, g.now + g.trigger
 
 
-@compiled
+@lean
 def end(s: Any) -> None:
     """All results of the batch come out."""
     g = s.g[0]
@@ -51,7 +51,7 @@ def end(s: Any) -> None:
     g.running, g.end = 0, np.inf
 
 
-@compiled
+@lean
 def arrive(s: Any, i: int) -> bool:
     """A record reaches the log of source i; False if there is no room for it in memory."""
     g, op = s.g[0], s.ops[i]
@@ -72,7 +72,7 @@ def arrive(s: Any, i: int) -> bool:
     return True
 
 
-@compiled
+@lean
 def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
     """Go through the ticks; False if memory is missing: to be called again, in the same way, with more of it."""
     g, feeds = s.g[0], s.feeds

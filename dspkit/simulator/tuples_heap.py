@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .tuples_state import inlined
+from .compiled import inlined
 
 _0, _1 = np.uint64(0), np.uint64(1)
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import inlined, lean
 from .tuples_heap import settle
 from .tuples_latency import finish
-from .tuples_state import FROZEN, TIMED, compiled, inlined
+from .tuples_state import FROZEN, TIMED
 from .tuples_steps import deliver, go_on, proceed, route, send, take, wake
 
 
 @inlined
-def served(s: Any, random: Any, x: int, now: float) -> bool:
+def served(s: Any, random: Any, x: int, now: float) -> Any:
     """What x was doing for its record is over; False if a slot is missing."""
     me = s.inst[x]
     op = s.ops[me.op]
@@ -62,7 +63,7 @@ def arrive(s: Any, random: Any, i: int, now: float) -> bool:
     return True
 
 
-@compiled
+@lean
 def land(s: Any, random: Any, c: int, now: float) -> None:
     """c arrives from another node."""
     q = s.recs[c].station
@@ -71,7 +72,7 @@ def land(s: Any, random: Any, c: int, now: float) -> None:
         wake(s, q)
 
 
-@compiled
+@lean
 def send_more(s: Any, random: Any, now: float) -> bool:
     """All who shall go on sending do; False if a slot is missing."""
     g = s.g[0]
@@ -86,7 +87,7 @@ def send_more(s: Any, random: Any, now: float) -> bool:
     return True
 
 
-@compiled
+@lean
 def resume(s: Any, random: Any, i: int, now: float) -> None:
     """Operator i goes on with what it had in progress, and begins what waits."""
     op = s.ops[i]
@@ -102,7 +103,7 @@ def resume(s: Any, random: Any, i: int, now: float) -> None:
         wake(s, q)
 
 
-@compiled
+@lean
 def resume_due(s: Any, random: Any, now: float) -> None:
     """End the pauses that are over, and say when the next one will be."""
     s.g[0].resume = np.inf
@@ -117,7 +118,7 @@ def resume_due(s: Any, random: Any, now: float) -> None:
             s.g[0].resume = min(s.g[0].resume, op.until)
 
 
-@compiled
+@lean
 def next_tick(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> None:
     """Other rates from now on: what is left of the way to the next arrival is gone at another speed."""
     g = s.g[0]
@@ -160,7 +161,7 @@ def first(s: Any, j: int, now: float) -> int:
     return x  # type: ignore[no-any-return]
 
 
-@compiled
+@lean
 def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
     """Go through the ticks; False if a slot is missing: to be called again, in the same way, with more of them."""
     g, nodes, feeds, heap = s.g[0], s.nodes, s.feeds, s.heaps[0]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..core import Latency
+from .compiled import inlined
 from .layout import Array
-from .tuples_state import FINEST, OCTAVES, PER_OCTAVE, inlined
+from .tuples_state import FINEST, OCTAVES, PER_OCTAVE
 from .tuples_steps import release
 
 _SHARES = (0.5, 0.95, 0.99)

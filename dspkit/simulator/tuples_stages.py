@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import BackendError
+from .compiled import lean
 from .layout import Array, Graph, Layout
 from .tuples_heap import rise, sink
-from .tuples_state import FEED, OCTAVES, PER_OCTAVE, compiled, fields
+from .tuples_state import FEED, OCTAVES, PER_OCTAVE, fields
 
 _MOST_BYTES = 2**30
 GLOBAL = fields(
@@ -103,7 +104,7 @@ def numbers(batch: Batch, graph: Graph, layout: Layout, kept: bool) -> Batch:
     return batch._replace(nodes=nodes)
 
 
-@compiled
+@lean
 def total(op: Any, n: int, random: Any) -> float:
     """The sum of n service times."""
     if n == 0:
@@ -116,7 +117,7 @@ def total(op: Any, n: int, random: Any) -> float:
     return op.seconds * spread * random.standard_gamma(n / spread)  # type: ignore[no-any-return]
 
 
-@compiled
+@lean
 def deal(s: Any, random: Any, i: int, at: float) -> None:
     """Give operator i's records of the batch to its instances, those on nodes that are down apart."""
     op, live = s.ops[i], 0
@@ -144,7 +145,7 @@ def deal(s: Any, random: Any, i: int, at: float) -> None:
     op.turn = (op.turn + op.count) % live
 
 
-@compiled
+@lean
 def share(s: Any, a: int, b: int) -> None:
     """Instances a to b compute on one node: with too few cores for all, each gets the same part of them."""
     cores, n = s.nodes[s.inst[a].node].cores, np.uint64(0)
@@ -165,7 +166,7 @@ def share(s: Any, a: int, b: int) -> None:
         s.inst[s.who[n]].works = max(s.inst[s.who[n]].works, now + s.due[n] - before)
 
 
-@compiled
+@lean
 def stages(s: Any, random: Any) -> float:
     """Put what waits through all operators; how long it takes."""
     at = s.g[0].overhead
@@ -196,7 +197,7 @@ def stages(s: Any, random: Any) -> float:
     return at  # type: ignore[no-any-return]
 
 
-@compiled
+@lean
 def book(s: Any) -> None:
     """Count what the instances did so far in the batch."""
     g = s.g[0]

@@ -7,37 +7,14 @@ where grouping is "split". Lists (free slots, waiting records, idle instances, h
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from .layout import Array, Graph, Layout
 
-_SOURCES = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("tuples*.py")))
-_STAMP = hashlib.sha256(_SOURCES).hexdigest()
-F = TypeVar("F", bound=Callable[..., Any])
 IDLE, SHARING, TIMED, FROZEN, SENDING, BLOCKED = range(6)  # what an instance is at
 OCTAVES, FINEST, PER_OCTAVE = 70, -45, 128  # of the latency histogram: 2^-45 s to 2^25 s in bins of at most 1/128
-
-
-def compiled(function: F) -> F:
-    """Compiled by numba at its first call, and kept on disk for the next process.
-
-    It makes no arrays, so nobody has to count who refers to them: counted, the kernel is ten times slower. What is on
-    disk holds as long as none of these modules changes; numba alone would look at the one that the function is in.
-    """
-    made = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
-    made._cache._cache_file._source_stamp = _STAMP
-    return cast(F, made)
-
-
-def inlined(function: F) -> F:
-    """The same for small steps, which become part of who calls them."""
-    return cast(F, numba.njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function))
 
 
 def fields(**kinds: str) -> np.dtype[Any]:

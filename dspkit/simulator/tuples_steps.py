@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import inlined, lean
 from .tuples_heap import put
-from .tuples_state import BLOCKED, IDLE, SENDING, SHARING, TIMED, compiled, inlined
+from .tuples_state import BLOCKED, IDLE, SENDING, SHARING, TIMED
 
 
 @inlined
@@ -23,7 +24,7 @@ def clock(op: Any, now: float) -> float:
     return (op.stopped_at if op.paused else now) - op.off  # type: ignore[no-any-return]
 
 
-@compiled
+@lean
 def drawn(op: Any, random: Any) -> float:
     """A service time."""
     if op.law == 0:
