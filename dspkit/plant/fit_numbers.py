@@ -24,7 +24,7 @@ _CROWD = 5  # windows at one parallelism whose median is trusted above the law
 _FINEST = 1e-6  # relative: rounding, below which no interval goes
 _BUSY = 0.9  # what "fully busy" means where a ceiling is looked for
 _LIGHT = 0.5  # load of an external server below which its wait is predictable
-_CLEARLY = 2.0  # by how much the BIC of what is less usual must be better
+_CLEARLY = 6.0  # by how much the BIC of what is less usual must be better
 _WILD = 4.0  # squared coefficient of variation of service times, record by record, that is the most to believe
 
 
