@@ -27,7 +27,7 @@ _HOME = {
     "Simulator": "simulator",
     "cite": "references",
 }
-_MODULES = ("plots", "policies", "report", "topologies", "ui", "workload")
+_MODULES = ("etp", "plots", "policies", "report", "topologies", "ui", "workload")
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 
