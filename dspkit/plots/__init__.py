@@ -1,7 +1,8 @@
 """Pictures of a run: pure functions from a History (or its parts) to plotly data and one sentence that says it."""
 
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
+from .effective import etp
 from .graph import positions, topology
 from .timeline import tell, timeline, workload
 
-__all__ = ["MOST_POINTS", "PLOTLY_MIME", "Plot", "positions", "si", "tell", "timeline", "topology", "workload"]
+__all__ = ["MOST_POINTS", "PLOTLY_MIME", "Plot", "etp", "positions", "si", "tell", "timeline", "topology", "workload"]
