@@ -53,11 +53,11 @@ def rank(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum
     shares = _tree(g, known, stuck) if tree_sum else _sets(g, known, stuck)
     came, reached = inputs(known), _masks(g, stuck)
     at = {o: i for i, o in enumerate(g.order)}
-    walls = _walls(g, stuck, at)
+    walls, every_sink = _walls(g, stuck, at), g.sinks
     rows = []
     for o in sorted(g.order, key=lambda o: (o not in stuck, -shares[o])):  # sorted() keeps the order of equals
         blockers = _bits(walls[o], g.order)
-        sinks = _bits(reached[o], g.sinks)
+        sinks = _bits(reached[o], every_sink)
         done = known.processing.get(o)
         reason = (
             f"reaches {_names(sinks, reached[o].bit_count())} unhindered" if sinks else "reaches no sink unhindered"

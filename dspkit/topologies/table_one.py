@@ -120,9 +120,9 @@ TABLE_ONE = (
 
 SCALE_IN = Trial(
     "page_load", 15, 15, 32, 8, 4, TYPE_1,
-    {"events": (0.9, 0.0667), "parse": (0.9, 0.0667), "filter": (3.0, 0.06), "join": (2.0, 0.05),
-     "aggregate": (2.0, 0.05), "store": (0.5, 0.02), "rank": (0.5, 0.02)},
-    {"aggregate": {"store": 0.6, "rank": 0.4}},
+    {"events": (0.6, 0.45), "parse": (0.5, 0.55), "filter": (3.0, 0.2), "join": (1.5, 0.04),
+     "aggregate": (1.3, 0.05), "store": (0.65, 0.005), "rank": (0.2, 0.005)},
+    {"aggregate": 0.5},
     apart=True,
 )  # fmt: skip
 

@@ -70,7 +70,7 @@ def test_the_boundary_of_congestion():
 
 def test_graphs_in_which_paths_meet():
     fan = [("s", m) for m in "abc"] + [(m, "t") for m in "abc"]
-    free = {o: (1, 1) for o in "sabct"}
+    free = dict.fromkeys("sabct", (1, 1))
     assert etp.etp(fan, free)["s"] == 1
     assert etp.etp(fan, free, tree_sum=True)["s"] == 3
     two = [("a", "b"), ("a", "c"), ("b", "t1"), ("b", "t2"), ("c", "t2")]
