@@ -3,9 +3,10 @@
 import json
 
 import plotly.graph_objects as go
+import pytest
 from hypothesis import given, settings
 
-from dspkit import etp, plots, run, topologies
+from dspkit import DspkitError, etp, plots, run, topologies
 from dspkit.policies.static import Static
 from strategies import topologies as any_topology
 
@@ -57,3 +58,16 @@ def test_a_snapshot_of_a_run_can_be_drawn():
     snapshot = run(Static(), app.simulator(), steps=60)[-1].snapshot
     assert "operators" in plots.etp(app.topology, snapshot).summary
     assert "congested" in plots.etp(app.topology, etp.unblocked(app.topology, snapshot)).summary
+
+
+def test_runs_side_by_side():
+    app = topologies.star()
+    runs = {name: run(Static(), app.simulator(scale=scale), steps=30) for name, scale in (("low", 0.5), (EVIL, 1.0))}
+    plot = plots.throughputs(runs, asked_s=100.0)
+    assert isinstance(plot.figure, go.Figure)
+    assert "<script" not in json.dumps(plot.spec["data"])
+    last = runs["low"][-1].snapshot
+    assert plot.spec["data"][0]["y"][-1] == sum(last.operators[n].processing_rate for n in app.topology.sinks)
+    assert len({t["line"]["dash"] for t in plot.spec["data"]}) == 2
+    with pytest.raises(DspkitError, match="run the policies first"):
+        plots.throughputs({})

@@ -3,6 +3,19 @@
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
 from .effective import etp
 from .graph import positions, topology
+from .runs import throughputs
 from .timeline import tell, timeline, workload
 
-__all__ = ["MOST_POINTS", "PLOTLY_MIME", "Plot", "etp", "positions", "si", "tell", "timeline", "topology", "workload"]
+__all__ = [
+    "MOST_POINTS",
+    "PLOTLY_MIME",
+    "Plot",
+    "etp",
+    "positions",
+    "si",
+    "tell",
+    "throughputs",
+    "timeline",
+    "topology",
+    "workload",
+]
