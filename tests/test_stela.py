@@ -14,6 +14,7 @@ from dspkit.policies.on_demand import placed, used
 from dspkit.policies.rebalance import Rebalance
 from dspkit.policies.static import Static
 from dspkit.policies.stela import ScaleIn, ScaleOut, Stela
+from dspkit.policies.wrappers import Cooldown
 from dspkit.topologies.table_one import SCALE_IN, TABLE_ONE, trial
 
 EVERY = [Stela, Rebalance, Migrate]
@@ -160,6 +161,12 @@ def test_ds2_as_a_trigger_asks_for_machines_under_load_and_gives_them_back():
     taken = history.application.throughput.iloc[50:70].mean()
     fixed = run(Static(), app.simulator(parallelism=start), steps=100).application.throughput.iloc[50:70].mean()
     assert taken > 1.4 * fixed
+
+
+def test_a_request_that_a_guard_holds_back_is_carried_out_later():
+    policy = Cooldown(Stela(requests=(ScaleIn(1, at_s=20.0), ScaleOut(1, at_s=50.0))), rest_s=100.0)
+    acted = _acted(_run(policy, steps=25))
+    assert [(s.snapshot.t, s.decision.deployment.workers) for s in acted] == [(20.0, 5), (120.0, 6)]
 
 
 def test_more_machines_than_there_are_change_nothing_and_are_told():

@@ -58,12 +58,16 @@ class Situation(NamedTuple):
 
 
 class State(NamedTuple):
-    """`served`: numbers of the requests answered; `samples`: rates of windows since the last change."""
+    """`served`: numbers of the requests carried out; `asked`: the one decided last, and what ran then.
+
+    `samples` are the rates of windows since the last change.
+    """
 
     topology: Topology
     seed: int
     inner: Any = None
     served: tuple[int, ...] = ()
+    asked: tuple[int, Deployment] | None = None
     answers: int = 0
     seen: Deployment | None = None
     samples: tuple[Rates, ...] = ()
@@ -122,13 +126,15 @@ class OnDemand(Knobs):
             return state, Decision(now, {"rule": "nothing is asked for", **why})
         if not state.samples:
             return state, Decision(now, {**why, "waits": "nothing measured since the last change"})
-        if due:
-            state, wished = state._replace(served=(*state.served, due[0])), self.requests[due[0]]
+        wished = self.requests[due[0]] if due else wished
         assert wished is not None
-        target, told = self.answer(
-            wished, state.topology, snapshot, mean(state.samples), seed=[state.seed, state.answers]
-        )
-        return state._replace(answers=state.answers + 1), Decision(target, {**told, **why})
+        drawn = [state.seed, state.answers]
+        target, told = self.answer(wished, state.topology, snapshot, mean(state.samples), seed=drawn)
+        if due and target == now:
+            state = state._replace(served=(*state.served, due[0]), answers=state.answers + 1)
+        elif due:  # a guard may hold it back: it is carried out when something has changed
+            state = state._replace(asked=(due[0], now))
+        return state, Decision(target, {**told, **why})
 
     def answer(
         self, request: Request, topology: Topology, snapshot: Snapshot, measured: Rates | None = None, *, seed: Any = 0
@@ -164,6 +170,9 @@ class OnDemand(Knobs):
         return unblocked(topology, snapshot) if free else rates(snapshot)
 
     def _look(self, state: State, snapshot: Snapshot) -> State:
+        if state.asked is not None and state.asked[1] != snapshot.deployment:
+            served = (*state.served, state.asked[0])
+            state = state._replace(served=served, asked=None, answers=state.answers + 1)
         if state.seen != snapshot.deployment:
             state = state._replace(seen=snapshot.deployment, samples=())
         if not state.per_machine and (machines := used(snapshot)):

@@ -120,9 +120,9 @@ TABLE_ONE = (
 
 SCALE_IN = Trial(
     "page_load", 15, 15, 32, 8, 4, TYPE_1,
-    {"events": (0.6, 0.45), "parse": (0.5, 0.55), "filter": (3.0, 0.2), "join": (1.5, 0.04),
-     "aggregate": (1.3, 0.05), "store": (0.65, 0.005), "rank": (0.2, 0.005)},
-    {"aggregate": 0.5},
+    {"events": (0.6, 0.07), "parse": (0.55, 0.03), "filter": (2.8, 0.02), "join": (0.55, 0.07),
+     "aggregate": (2.7, 0.005), "store": (0.7, 0.64), "rank": (3.2, 0.005)},
+    {"aggregate": {"store": 0.46, "rank": 0.54}},
     apart=True,
 )  # fmt: skip
 
