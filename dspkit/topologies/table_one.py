@@ -120,9 +120,9 @@ TABLE_ONE = (
 
 SCALE_IN = Trial(
     "page_load", 15, 15, 32, 8, 4, TYPE_1,
-    {"events": (0.6, 0.07), "parse": (0.55, 0.03), "filter": (2.8, 0.02), "join": (0.55, 0.07),
-     "aggregate": (2.7, 0.005), "store": (0.7, 0.64), "rank": (3.2, 0.005)},
-    {"aggregate": {"store": 0.46, "rank": 0.54}},
+    {"events": (2.3, 0.04), "parse": (0.8, 0.18), "filter": (5.0, 0.15), "join": (1.55, 0.01),
+     "aggregate": (3.3, 0.015), "store": (0.55, 0.015), "rank": (0.6, 0.01)},
+    {"aggregate": 0.5},
     apart=True,
 )  # fmt: skip
 
