@@ -25,9 +25,10 @@ _HOME = {
     "run": "loop",
     "Plant": "plant",
     "Simulator": "simulator",
+    "simulate_many": "simulator",
     "cite": "references",
 }
-_MODULES = ("etp", "plots", "policies", "report", "topologies", "ui", "workload")
+_MODULES = ("etp", "lessons", "plots", "policies", "report", "topologies", "ui", "workload")
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 

@@ -44,8 +44,8 @@ class OperatorMetrics:
     waited_s: float | None = None  # mean time of a record in the queue
 
     def __post_init__(self) -> None:
-        unknown = [n for n in ("true_rate", "cpu", "blocked", "waited_s") if getattr(self, n) is None]
-        _check_numbers(self, *(f.name for f in fields(self) if f.name not in unknown))
+        mine = self.__dict__
+        _check_numbers(self, *[name for name in _METRICS if name not in _UNKNOWN or mine[name] is not None])
         try:
             counted = operator.index(self.parallelism) >= 1
         except TypeError:
@@ -60,6 +60,10 @@ class OperatorMetrics:
                 if share > 1 + _ROUNDING:
                     raise MetricError(f"{name} {share}", expected="a share 0..1", fix="divide by the window")
                 object.__setattr__(self, name, 1.0)
+
+
+_METRICS = tuple(f.name for f in fields(OperatorMetrics))
+_UNKNOWN = ("true_rate", "cpu", "blocked", "waited_s")  # None where they were not measured
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,9 @@ class Backend(Protocol):
 
 def _check_numbers(thing: Any, *names: str) -> None:
     for name in names:
-        _check_value(f"{type(thing).__name__}.{name}", getattr(thing, name))
+        value = getattr(thing, name)
+        if type(value) is not float or not 0 <= value < math.inf:  # the quick way out: this runs at every window
+            _check_value(f"{type(thing).__name__}.{name}", value)
 
 
 def _check_value(what: str, value: Any) -> None:

@@ -11,6 +11,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def erlang_c(servers: int, load: float) -> float:
@@ -44,3 +50,19 @@ def percentiles(mean: float, variance: float, shares: Iterable[float]) -> list[f
         return [mean for _ in shares]
     shape = mean**2 / variance
     return [float(gammaincinv(shape, share)) * variance / mean for share in shares]
+
+
+def virtual_delay(t: Array, came: Array, left: Array) -> Array:
+    """How long what leaves at each time `t` has waited, first in first out, from two cumulative curves.
+
+    That is the horizontal distance $t - A^{-1}(D(t))$ of arrivals A and departures D, straight lines between points.
+
+    >>> virtual_delay([0, 1, 2], came=[0, 30, 60], left=[0, 15, 30]).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    import numpy as np
+
+    t, came, left = (np.asarray(x, dtype=float) for x in (t, came, left))
+    grows = np.concatenate(([True], np.diff(came) > 0))  # where nothing comes, the last to come is meant
+    delay: Array = np.maximum(0.0, t - np.interp(left, came[grows], t[grows]))
+    return delay

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dspkit import History, Topology
 from dspkit.core import LAWS, Decision, Deployment, Latency, Operator, OperatorMetrics, Snapshot, Step
-from dspkit.plant import Node, Plant, Service
+from dspkit.plant import Link, Node, NodeDown, NodeSlow, Plant, Service, Skew
 
 NAMES = st.text(min_size=1, max_size=6).filter(str.strip)
 RATES = st.floats(0, 1e9, allow_nan=False)
@@ -34,18 +34,46 @@ def deployments(draw: st.DrawFn, topology: Topology) -> Deployment:
 
 
 @st.composite
-def plants(draw: st.DrawFn, topology: Topology) -> Plant:
-    services = {
-        o.name: Service(
-            draw(st.floats(1e-4, 1e-1)),
-            selectivity={child: draw(st.floats(0, 3)) for child in topology.downstream(o.name)},
-            contention=draw(st.floats(0, 0.2)),
-            queue_records=draw(st.sampled_from([1.0, 10.0, 1000.0, float("inf")])),
-        )
-        for o in topology.operators
-    }
-    nodes = {f"n{i}": Node(draw(st.integers(1, 4))) for i in range(draw(st.integers(1, 3)))}
-    return Plant(services, nodes, pause_s=draw(st.sampled_from([0.0, 0.7, 10.0, 25.0])), noise=draw(st.floats(0, 0.3)))
+def services(draw: st.DrawFn, children: tuple[str, ...], slowest: float = 1e-1) -> Service:
+    """Any service, refusals, external servers and IO included, as often as not a plain one."""
+    plain = draw(st.booleans())
+    room = draw(st.sampled_from([1.0, 10.0, 1000.0, float("inf")]))
+    return Service(
+        draw(st.floats(1e-4, slowest)),
+        selectivity={child: draw(st.floats(0, 3)) for child in children},
+        contention=draw(st.floats(0, 0.2)),
+        queue_records=room,
+        distribution="exponential" if plain else draw(st.sampled_from(["deterministic", "gamma"])),
+        io_share=0.0 if plain else draw(st.floats(0, 1)),
+        overflow="drop" if not plain and room < float("inf") and draw(st.booleans()) else "block",
+        ceiling_per_s=float("inf") if plain else draw(st.sampled_from([20.0, 1000.0, float("inf")])),
+        grouping="shared" if plain else draw(st.sampled_from(["shared", "split"])),
+        state_bytes=0.0 if plain else 1e6,
+    )
+
+
+@st.composite
+def plants(draw: st.DrawFn, topology: Topology, slowest: float = 1e-1) -> Plant:
+    nodes = {f"n{i}": Node(draw(st.integers(1, 4)), draw(st.sampled_from([1.0, 0.5, 2.0]))) for i in range(3)}
+    nodes = dict(list(nodes.items())[: draw(st.integers(1, 3))])
+    at, lasting = st.sampled_from([3.0, 7.3, 10.0]), st.sampled_from([0.2, 5.0, 8.1, float("inf")])
+    node, operator = st.sampled_from(list(nodes)), st.sampled_from([o.name for o in topology.operators])
+    fault = (
+        st.builds(NodeDown, at, lasting, node, st.booleans())
+        | st.builds(NodeSlow, at, lasting, node, st.sampled_from([0.1, 0.5]))
+        | st.builds(Skew, at, lasting, operator, st.sampled_from([0.3, 0.9]))
+    )
+    return Plant(
+        {o.name: draw(services(topology.downstream(o.name), slowest)) for o in topology.operators},
+        nodes,
+        pause_s=draw(st.sampled_from([0.0, 0.7, 10.0, 25.0])),
+        noise=draw(st.floats(0, 0.3)),
+        pause_kind=draw(st.sampled_from(["rebalance", "savepoint", "in-place", "migration"])),
+        state_bytes_per_s=1e6,
+        network=draw(st.sampled_from([Link(), Link(delay_s=0.1, bandwidth_bytes_per_s=20_000)])),
+        faults=tuple(draw(st.lists(fault, max_size=2))),
+        law=draw(st.sampled_from(LAWS)),
+    )
 
 
 @st.composite

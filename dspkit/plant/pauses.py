@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from .cluster import Places
@@ -19,11 +19,11 @@ from .plant import Plant
 
 def pauses(plant: Plant, before: Places, after: Places) -> dict[str, float]:
     """Seconds for which each operator stands still when instances go from these places to those."""
-    old, new = _by_operator(before), _by_operator(after)
     if plant.pause_kind in ("rebalance", "savepoint"):
         state = sum(service.state_bytes for service in plant.services.values())
         twice = 2 * state / plant.state_bytes_per_s if plant.pause_kind == "savepoint" else 0.0
         return dict.fromkeys(plant.services, plant.pause_s + twice)
+    old, new = _by_operator(before), _by_operator(after)
     stopped = dict.fromkeys(plant.services, 0.0)
     for name in plant.services:
         if plant.pause_kind == "in-place":
@@ -45,7 +45,7 @@ def moved_share(before: Mapping[str, int], after: Mapping[str, int]) -> float:
 
 
 def _by_operator(places: Places) -> dict[str, Counter[str]]:
-    counted: dict[str, Counter[str]] = {}
+    counted: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, _), node in places.items():
-        counted.setdefault(name, Counter())[node] += 1
+        counted[name][node] += 1
     return counted

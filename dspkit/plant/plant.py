@@ -20,6 +20,7 @@ from .cluster import Link, Node
 from .faults import Fault
 from .service import Service
 
+_WITHIN = Link()  # a node: records move at once
 PAUSES = ("rebalance", "savepoint", "in-place", "migration")
 
 
@@ -44,6 +45,9 @@ class Plant(Knobs):
     law: str = knob("pipeline", "how operators share the job's time", choices=LAWS)
     trigger_s: float = knob(0.1, "sequential: least time from batch to batch", low=1e-3, high=3600.0, unit="s")
     batch_overhead_s: float = knob(0.05, "sequential: time a batch takes beyond its work", low=0.0, high=60.0, unit="s")
+    batch_records: float = knob(
+        math.inf, "sequential: records that a batch takes at most", low=1.0, high=math.inf, infinite=True
+    )
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
@@ -69,7 +73,7 @@ class Plant(Knobs):
     def link(self, start: str, end: str) -> Link:
         """What lies between two nodes, named in either order."""
         if start == end:
-            return Link()
+            return _WITHIN
         return self.links.get((start, end)) or self.links.get((end, start)) or self.network
 
     def cost_per_hour(self, nodes: Any) -> float:

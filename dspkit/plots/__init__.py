@@ -3,6 +3,8 @@
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
 from .effective import etp
 from .graph import positions, topology
+from .heatmap import heatmap
+from .parity import parity
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 
@@ -11,6 +13,8 @@ __all__ = [
     "PLOTLY_MIME",
     "Plot",
     "etp",
+    "heatmap",
+    "parity",
     "positions",
     "si",
     "tell",

@@ -1,5 +1,6 @@
-"""The simulated cluster: one Backend, two engines."""
+"""The simulated cluster: one Backend, two engines, and many simulations at once."""
 
+from .many import simulate_many
 from .simulator import Simulator
 
-__all__ = ["Simulator"]
+__all__ = ["Simulator", "simulate_many"]

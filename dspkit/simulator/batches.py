@@ -1,7 +1,7 @@
 """The fluid engine of a sequential job: micro-batches, whose stages run one after the other.
 
 A batch begins `trigger_s` after the one before it began, or when that is done, whichever is later, if something has
-come in. It takes all that waits through one operator after the other; each takes the time of its slowest part. So a job
+come in. It takes what waits through one operator after the other; each takes the time of its slowest part. So a job
 that cannot keep up does $1/\\sum_i t_i$ records/s, where $t_i$ is what all instances of operator i together take for
 a source record: the capacity law of Spark's micro-batches, not the least over operators.
 
@@ -45,7 +45,7 @@ class Sums(NamedTuple):
 @compiled
 def play(
     g: Graph, job: Job, sums: Sums, source: Array, stage: Array, call: Array, refuse: Array, selectivity: Array,
-    trigger: float, overhead: float, rates: Array, dt: Array, kept: Array,
+    trigger: float, overhead: float, most: float, rates: Array, dt: Array, kept: Array,
 ) -> None:  # fmt: skip
     """Play all ticks; `stage[i]` is the time operator i takes for a record with all its instances."""
     n, clock = len(stage), job.clock
@@ -69,7 +69,7 @@ def play(
             elif clock[SINCE] < trigger - 1e-12:
                 step = min(left, trigger - clock[SINCE])
             elif total > 1e-9:
-                begin(g, job, source, stage, call, selectivity, overhead)
+                begin(g, job, source, stage, call, selectivity, overhead, most)
                 continue
             else:
                 step = min(left, trigger)
@@ -107,21 +107,22 @@ def play(
 
 @compiled
 def begin(
-    g: Graph, job: Job, source: Array, stage: Array, call: Array, selectivity: Array, overhead: float
+    g: Graph, job: Job, source: Array, stage: Array, call: Array, selectivity: Array, overhead: float, most: float
 ) -> None:  # fmt: skip
-    """Take all that waits into a batch, and work out how long it takes."""
-    clock, taken = job.clock, 0.0
+    """Take what waits into a batch, the oldest first and at most so many records, and work out how long it takes."""
+    clock, waiting = job.clock, 0.0
+    for i in range(len(stage)):
+        waiting += job.queue[i] if source[i] else 0.0
+    part, span = min(1.0, most / waiting), 2 * clock[AREA] / waiting  # what waits came evenly over this time
     clock[LENGTH] = overhead
     for i in range(len(stage)):
-        job.batch[i] = job.queue[i] if source[i] else 0.0
-        taken += job.batch[i]
+        job.batch[i] = part * job.queue[i] if source[i] else 0.0
         for x in range(g.into_at[i], g.into_at[i + 1]):
             job.batch[i] += selectivity[g.into[x]] * job.batch[g.start[g.into[x]]]
         clock[LENGTH] += job.batch[i] * max(stage[i], call[i])
     clock[LENGTH] = max(clock[LENGTH], 1e-6)
-    clock[LEFT], clock[WAIT] = clock[LENGTH], clock[AREA] / taken
-    clock[SPREAD] = clock[WAIT] ** 2 / 3  # of arrivals spread evenly over the time up to twice their mean
-    clock[SINCE] = clock[AREA] = 0.0
+    clock[LEFT], clock[WAIT], clock[SPREAD] = clock[LENGTH], span * (1 - part / 2), (span * part) ** 2 / 12
+    clock[SINCE], clock[AREA] = 0.0, waiting * (1 - part) * span * (1 - part) / 2
 
 
 @compiled
@@ -151,10 +152,10 @@ def advance(g: Graph, job: Job, sums: Sums, source: Array, selectivity: Array, p
 class Batches:
     """A sequential job as a fluid; see `engine.Engine` for what its methods promise."""
 
-    def __init__(self, graph: Graph, layout: Layout, trigger_s: float, overhead_s: float):
+    def __init__(self, graph: Graph, layout: Layout, trigger_s: float, overhead_s: float, most_records: float):
         n = len(layout.instances)
         self.graph = graph
-        self._trigger, self._overhead = trigger_s, overhead_s
+        self._trigger, self._overhead, self._most = trigger_s, overhead_s, most_records
         self._job = Job(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(7))
         self._job.clock[SINCE] = trigger_s
         self._source = np.diff(graph.into_at) == 0
@@ -186,7 +187,7 @@ class Batches:
         before = self._sums.done.copy()
         play(
             self.graph, self._job, self._sums, self._source, stage, self._layout.call, self._refuse,
-            self._layout.selectivity, self._trigger, self._overhead, rates, dt, kept,
+            self._layout.selectivity, self._trigger, self._overhead, self._most, rates, dt, kept,
         )  # fmt: skip
         if not np.isfinite(stage).all():
             self._job.clock[PAUSE] = max(0.0, at_work - float(dt.sum()))

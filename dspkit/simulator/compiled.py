@@ -1,7 +1,7 @@
 """Compile with numba, and keep what was compiled so that the next process starts at once.
 
 numba's own cache looks at the date of one file, and so misses a change in another that its code was inlined from, and
-an upgrade that keeps dates. Here the cache's folder is named by the contents of all the modules that are compiled together.
+an upgrade that keeps dates. Here the cache's folder is named by the contents of all the modules compiled together.
 """
 
 from __future__ import annotations
@@ -31,13 +31,28 @@ def _folder(family: str) -> Path:
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """`function` as machine code, kept on disk; it holds no lock of Python's, so that threads run it side by side.
+    """`function`, which makes arrays, as machine code.
 
-    Where the package's own folder cannot be written, numba takes one in the user's home.
+    It is kept on disk (where the package's own folder cannot be written, numba takes one in the user's home), and
+    holds no lock of Python's, so that threads run it side by side.
     """
+    return _compile(function)
+
+
+def lean(function: Callable[..., Any]) -> Any:
+    """The same for what makes no arrays: nobody counts who refers to them, which takes longer than the arithmetic."""
+    return _compile(function, _nrt=False)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Small steps that become part of the lean functions that call them."""
+    return njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
     family = function.__module__.rpartition(".")[2].partition("_")[0]
     before, config.CACHE_DIR = config.CACHE_DIR, str(_folder(family))
     try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
+        return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     finally:
         config.CACHE_DIR = before

@@ -9,6 +9,7 @@ import numpy as np
 from .. import queueing
 from ..core import Latency
 from .engine import Window
+from .fluid_curves import curves, extended
 from .fluid_kernel import Cluster, State, Sums, play
 from .fluid_steady import TRACE, Theory, latencies
 from .layout import Array, Graph, Layout
@@ -22,7 +23,8 @@ class Fluid:
     def __init__(self, graph: Graph, layout: Layout):
         n, nodes = len(layout.instances), len(layout.cores)
         self.graph = graph
-        self.state = State(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((nodes, n)))
+        self.state = State(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((nodes, n)), np.zeros(n))
+        self.curves = curves(64, n)
         self.change(layout)
         self._fresh()
 
@@ -37,6 +39,7 @@ class Fluid:
     def lose(self, share: Array) -> None:
         self._sums.dropped[:] += self.state.queue * share
         self._sums.flow[2] += float(self.state.mass @ share)
+        self.state.head[:] += self.state.queue * share
         self.state.queue[:] *= 1 - share
         self.state.mass[:] *= 1 - share
 
@@ -49,7 +52,8 @@ class Fluid:
         c.cpu[:] = a.seconds * noise * (1 - a.io)
         c.other[:] = a.seconds * noise * a.io + a.call
         kept = np.empty((len(dt), 3))
-        play(self.graph, c, self.state, self._sums, rates, dt, kept)
+        self.curves = extended(self.curves, len(dt))
+        play(self.graph, c, self.state, self._sums, self.curves, rates, dt, kept)
         self._played += float(dt.sum())
         self.kept.append(kept)
 
@@ -74,8 +78,8 @@ class Fluid:
 def sums(graph: Graph, layout: Layout) -> Sums:
     """Nothing so far."""
     n, nodes, edges = len(layout.instances), len(layout.cores), len(graph.start)
-    a, b, c, d, e, f, g = np.zeros((7, n))
-    return Sums(a, b, c, d, e, f, g, np.zeros(edges), np.zeros(nodes), np.zeros(3))
+    a, b, c, d, e, f, g, h = np.zeros((8, n))
+    return Sums(a, b, c, d, e, f, g, h, np.zeros(edges), np.zeros(nodes), np.zeros(3))
 
 
 def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:

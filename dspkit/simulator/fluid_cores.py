@@ -12,24 +12,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import lean
 from .layout import Array
 
 
-@compiled
+@lean
 def whole(live: float, cpu: float, speed: float, other: float, time: float) -> float:
     """Records that `live` instances on a node can process in this time with a core for each."""
     return live * time / (cpu / speed + other) if live > 0 else 0.0
 
 
-@compiled
+@lean
 def capped(alone: float, uneven: float, call: float, time: float) -> float:
     """What remains of an ability if the hottest instance, or the external server, is the slowest."""
     able = alone / uneven
     return min(able, time / call) if call > 0 else able
 
 
-@compiled
+@lean
 def waiting(rate: float, call: float, instances: float) -> float:
     """Time that a record waits for the external server: a random caller finds part of a call going, or all callers."""
     if call <= 0:
@@ -38,7 +38,7 @@ def waiting(rate: float, call: float, instances: float) -> float:
     return min(most, call * load / (2 * (1 - load))) if load < 1 else most
 
 
-@compiled
+@lean
 def crowded(live: Array, cpu: Array, other: Array, cores: Array, speed: Array) -> bool:
     """Whether instances could ever want more cores than some node has."""
     for j in range(len(cores)):
@@ -51,7 +51,7 @@ def crowded(live: Array, cpu: Array, other: Array, cores: Array, speed: Array) -
     return False
 
 
-@compiled
+@lean
 def used(j: int, done: Array, full: Array, alone: Array, cpu: Array, speed: Array) -> float:
     """Core-seconds of node j that this work takes: an operator's work goes where it has its cores."""
     total = 0.0
@@ -61,7 +61,7 @@ def used(j: int, done: Array, full: Array, alone: Array, cpu: Array, speed: Arra
     return total
 
 
-@compiled
+@lean
 def give(
     share: Array, live: Array, cpu: Array, other: Array, speed: Array, uneven: Array, call: Array, time: Array,
     full: Array, alone: Array, able: Array,
@@ -80,28 +80,36 @@ def give(
     return change
 
 
-@compiled
+@lean
 def level(
-    j: int, live: Array, cpu: Array, other: Array, cores: Array, speed: Array, ask: Array, most: Array, want: Array
-) -> float:
-    """The level s at which $\\sum_i n_i\\min(d_i, s)$ fills the node's cores, at most 1; $d_i$: what one wants."""
+    j: int, live: Array, cpu: Array, other: Array, cores: Array, speed: Array, time: Array, ask: Array, full: Array,
+    alone: Array, want: Array,
+) -> float:  # fmt: skip
+    """The level s at which $\\sum_i n_i\\min(d_i, s)$ fills the node's cores, at most 1; $d_i$: what one wants.
+
+    That is all it could use, if its operator can do less than it is asked for; else what it uses now.
+    """
     left, count = cores[j], 0.0
     for i in range(len(ask)):
         want[i] = np.inf
-        if live[j, i] > 0 and cpu[i] > 0 and most[i] > 0:
-            want[i] = min(1.0, ask[i] / most[i]) * cpu[i] / (cpu[i] + other[i] * speed[j])
+        if live[j, i] > 0 and cpu[i] > 0 and time[i] > 0:
+            want[i] = cpu[i] / (cpu[i] + other[i] * speed[j])
+            if ask[i] < alone[i]:
+                now = ask[i] * full[j, i] / alone[i] * cpu[i] / speed[j] / (live[j, i] * time[i])
+                want[i] = min(want[i], now)
             count += live[j, i]
-    for i in np.argsort(want):
+    while True:  # those who want least first: they get it, and the others share the rest
+        i = int(want.argmin())
         if want[i] == np.inf:
-            break
+            return 1.0
         if want[i] * count >= left:
             return float(left / count)
         left -= want[i] * live[j, i]
         count -= live[j, i]
-    return 1.0
+        want[i] = np.inf
 
 
-@compiled
+@lean
 def squeeze(passing: Array, bandwidth: Array, done: Array, able: Array, step: float) -> bool:
     """Lower what operators may do to what their links carry; whether anything was lowered."""
     lowered = False

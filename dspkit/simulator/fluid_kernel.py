@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import compiled, lean
 from .fluid_cores import capped, crowded, give, level, squeeze, used, waiting, whole
+from .fluid_curves import Curves, age
 from .fluid_plan import plan
 from .layout import Array, Graph
 
@@ -49,10 +50,13 @@ class State(NamedTuple):
     mass: Array
     pause: Array  # [i] seconds that it stands still from now on
     share: Array  # [j, i] cores of node j that i's instances may use
+    head: Array  # [i] records that have left the queue since the start, lost ones included
 
 
 class Sums(NamedTuple):
-    """What a window adds up; see `engine.Window`. `queued` in record-seconds; `flow`: ended, stopped, lost mass."""
+    """What a window adds up; see `engine.Window`. `queued`, `waits`: record-seconds in the queue, and of those who left
+    it; `flow`: ended, stopped, lost mass.
+    """
 
     arrived: Array
     done: Array
@@ -61,13 +65,16 @@ class Sums(NamedTuple):
     blocked: Array
     cpu: Array
     queued: Array
+    waits: Array
     sent: Array
     cores: Array
     flow: Array
 
 
 @compiled
-def play(g: Graph, c: Cluster, s: State, sums: Sums, rates: Array, dt: Array, kept: Array) -> None:
+def play(
+    g: Graph, c: Cluster, s: State, sums: Sums, curves: Curves, rates: Array, dt: Array, kept: Array
+) -> None:  # fmt: skip
     """Play all ticks. `rates[m, i]` is what source i is offered in tick m; `kept[m]` gets ended, lag and lost mass.
 
     Most ticks are easy: nobody stands still or is held back, and there are cores for all. `glide` does these; each of
@@ -85,27 +92,45 @@ def play(g: Graph, c: Cluster, s: State, sums: Sums, rates: Array, dt: Array, ke
             core[:, i] *= c.cpu[i] / c.speed / rate[i]
         rate[i] = capped(rate[i], c.uneven[i], c.call[i], 1.0)
     limits, tight = np.minimum(c.room, c.refuse), crowded(c.live, c.cpu, c.other, c.cores, c.speed)
-    m = 0
+    m, row, t, came, left = 0, curves.rows[0], curves.t, curves.came, curves.left
     while m < len(dt):
         if len(c.bandwidth) == 0 and s.pause.max() <= 0:
             first, m = m, glide(
                 m, g.start, g.into, g.into_at, g.out_at, c.selectivity, s.queue, s.mass, limits, rate, each, c.call,
                 c.instances, core, c.cpu, c.cores, tight, rates, dt, kept, sums.arrived, sums.done, sums.busy,
-                sums.cpu, sums.queued, sums.sent, sums.cores, sums.flow, work,
+                sums.cpu, sums.queued, sums.sent, sums.cores, sums.flow, row, t, came, left, work,
             )  # fmt: skip
             if m > first:
                 s.share[:] = c.live
         if m < len(dt):
-            struggle(g, c, s, sums, rates[m], dt[m], kept[m], full, tight, work)
+            t[row + m] = t[row + m - 1] + dt[m]
+            struggle(
+                g,
+                c,
+                s,
+                sums,
+                came[row + m - 1],
+                came[row + m],
+                left[row + m],
+                rates[m],
+                dt[m],
+                kept[m],
+                full,
+                tight,
+                work,
+            )
             m += 1
+    curves.rows[0] += len(dt)
+    age(curves.t, came, left, curves.at, s.head, sums.queued, sums.waits, row, curves.rows[0])
 
 
-@compiled
+@lean
 def glide(
     m: int, start: Array, into: Array, into_at: Array, out_at: Array, selectivity: Array, queue: Array, mass: Array,
     limits: Array, rate: Array, each: Array, call: Array, instances: Array, core: Array, cpu: Array, cores: Array,
     tight: bool, rates: Array, dt: Array, kept: Array, s_arrived: Array, s_done: Array, s_busy: Array, s_cpu: Array,
-    s_queued: Array, s_sent: Array, s_cores: Array, s_flow: Array, work: Array,
+    s_queued: Array, s_sent: Array, s_cores: Array, s_flow: Array, row: int, t: Array, came: Array, left: Array,
+    work: Array,
 ) -> int:  # fmt: skip
     """Play easy ticks from `m` on; the number of the first that is not, of which nothing is done yet."""
     n = len(queue)
@@ -142,6 +167,7 @@ def glide(
             s_queued[i] += (queue[i] + there - done[i]) / 2 * step
             queue[i], mass[i] = there - done[i], behind - moved
             s_arrived[i] += arrived
+            came[row + m, i], left[row + m, i] = came[row + m - 1, i] + arrived, done[i]
             all_done[i] += done[i]
             if done[i] > 0:
                 s_busy[i] += min(
@@ -152,6 +178,7 @@ def glide(
             ended += moved if branches == 0 else 0.0
             lag += queue[i] if into_at[i] == into_at[i + 1] else 0.0
         s_flow[0] += ended
+        t[row + m] = t[row + m - 1] + step
         kept[m, 0], kept[m, 1], kept[m, 2] = ended, lag, 0.0
         m += 1
     for i in range(n):
@@ -162,10 +189,10 @@ def glide(
     return m
 
 
-@compiled
+@lean
 def struggle(
-    g: Graph, c: Cluster, s: State, sums: Sums, rates: Array, step: float, kept: Array, full: Array, tight: bool,
-    work: Array,
+    g: Graph, c: Cluster, s: State, sums: Sums, came_before: Array, came: Array, left: Array, rates: Array, step: float,
+    kept: Array, full: Array, tight: bool, work: Array,
 ) -> None:  # fmt: skip
     """One tick in which somebody stands still, is held back, finds no core, or refuses records."""
     n, nodes = len(s.queue), len(c.cores)
@@ -192,7 +219,6 @@ def struggle(
         # What one may use depends on what the others ask for, and that on what all get: a source that is held back
         # asks for little. So shares are worked out again, in smaller and smaller steps from those of the tick before,
         # until they agree; and if they do not quite, nobody does more than the cores can.
-        most[:] = alone
         for r in range(ROUNDS + 1):
             change = give(s.share, c.live, c.cpu, c.other, c.speed, c.uneven, c.call, time, full, alone, able)
             plan(
@@ -202,7 +228,8 @@ def struggle(
             if (r > 0 and change < 1e-6) or r == ROUNDS:
                 break
             for j in range(nodes):
-                part, top = 2.0 / (r + 2), level(j, c.live, c.cpu, c.other, c.cores, c.speed, ask, most, work[0])
+                part = 2.0 / (r + 2)
+                top = level(j, c.live, c.cpu, c.other, c.cores, c.speed, time, ask, full, alone, work[0])
                 for i in range(n):
                     s.share[j, i] += part * (c.live[j, i] * top - s.share[j, i])
         for i in range(n):
@@ -216,7 +243,9 @@ def struggle(
             work,
         )  # fmt: skip
     else:
-        s.share[:] = c.live
+        for j in range(nodes):
+            for i in range(n):
+                s.share[j, i] = c.live[j, i]
     if squeeze(c.passing, c.bandwidth, done, able, step):
         plan(
             g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, able, done, ask,
@@ -235,9 +264,11 @@ def struggle(
         done[i] = min(done[i], here)
         moved = behind * (done[i] / here) if here > 0 else behind
         queue[i], mass[i] = here - done[i], behind - moved
+        came[i], left[i] = came_before[i] + arrived, done[i]
         if queue[i] > c.refuse[i]:
             part = 1 - c.refuse[i] / queue[i]
             sums.dropped[i] += queue[i] - c.refuse[i]
+            came[i] -= queue[i] - c.refuse[i]
             gone += mass[i] * part
             queue[i], mass[i] = c.refuse[i], mass[i] * (1 - part)
         sums.queued[i] += (before + queue[i]) / 2 * step

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import lean
 from .layout import Array
 
 FILLINGS, SETTLED = 20, 1e-3  # of room, and the share of its ability that nobody gains any more
 
 
-@compiled
+@lean
 def plan(
     start: Array, end: Array, into: Array, into_at: Array, out: Array, out_at: Array, selectivity: Array,
     there: Array, room: Array, offered: Array, able: Array, done: Array, ask: Array, work: Array,

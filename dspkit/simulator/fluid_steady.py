@@ -91,7 +91,7 @@ def latencies(g: Graph, c: Cluster, theory: Theory, sums: Sums, up: float, waite
             share[g.end[e]] += part
             out[1] += part * theory.delay[e]
             out[4] += part * theory.delay[e]
-        built = sums.queued[i] / sums.done[i] if sums.done[i] > TRACE else 0.0  # Little: mean queue over throughput
+        built = sums.waits[i] / sums.done[i] if sums.done[i] > TRACE else 0.0
         if sums.done[i] > TRACE:
             waited[i] = built + waits[i, 0]
         for first in (0, 3):
@@ -115,22 +115,39 @@ def sojourns(g: Graph, q: Stations, waits: Array, times: Array) -> None:
         depart[i] = arrive
         if s <= 0 or k <= 0:
             continue
-        rate = min(q.rate[i], BUSIEST * k / s)
-        load = rate * s / k
+        load = min(BUSIEST, q.rate[i] * s / k)
         depart[i] = 1 + (1 - load**2) * (arrive - 1) + load**2 * (max(q.variation[i], 0.2) - 1) / math.sqrt(k)
-        limit = q.room[i] / k * s  # a queue with room for few holds nobody for long
-        if q.split[i] and k > 1:
-            hot = max(q.hottest[i], 1 / k)
-            for share, many in ((hot, 1), ((1 - hot) / (k - 1), k - 1)):
-                mean, square = wait(1, share * rate, s, 1 + share * (arrive - 1), q.variation[i], 1.0, limit)
-                waits[i, 0] += share * many * mean
-                waits[i, 1] += share * many * square
-        else:
-            waits[i, 0], waits[i, 1] = wait(k, rate, s, arrive, q.variation[i], crowd, limit)
-        waits[i, 1] -= waits[i, 0] ** 2
-        stretch = sharing(q, i)
-        times[i, 0] = s + q.cpu[i] * s * (stretch - 1)
-        times[i, 1] = q.variation[i] * s**2 + (times[i, 0] - s) ** 2
+        few, all_, most = sharing(q, i)
+        stretched = s + q.cpu[i] * s * (few - 1)
+        waits[i, 0], waits[i, 1] = queue(q, i, stretched, arrive, crowd)
+        if most > 1:  # cores are the scarcer: the job is in its node as in one station that all share
+            slowest = s + q.cpu[i] * s * (most - 1)
+            upper = slowest + queue(q, i, slowest, arrive, crowd)[0]
+            extra = min(upper, s + q.cpu[i] * s * (all_ - 1)) - stretched - waits[i, 0]
+            if extra > 0:
+                waits[i, 0] += extra
+                load = 1 - 1 / all_  # of one shared core that would stretch as much: variance of M/M/1-PS
+                spread = (q.variation[i] + 2 * load / (2 - load)) * (stretched + waits[i, 0]) ** 2
+                waits[i, 1] = max(waits[i, 1], spread - q.variation[i] * stretched**2)
+        times[i, 0], times[i, 1] = stretched, q.variation[i] * stretched**2
+
+
+@compiled
+def queue(q: Stations, i: int, s: float, arrive: float, crowd: float) -> tuple[float, float]:
+    """Mean and variance of the wait in i's queue if a record takes an instance s seconds."""
+    k = q.instances[i]
+    rate, limit = min(q.rate[i], BUSIEST * k / s), q.room[i] / k * s  # room for few holds nobody for long
+    if not q.split[i] or k == 1:
+        mean, square = wait(k, rate, s, arrive, q.variation[i], crowd, limit)
+        return mean, square - mean**2
+    mean = square = 0.0
+    hot = max(q.hottest[i], 1 / k)
+    for share, many in ((hot, 1), ((1 - hot) / (k - 1), k - 1)):
+        own = min(share * rate, BUSIEST / s)
+        first, second = wait(1, own, s, 1 + share * (arrive - 1), q.variation[i], 1.0, limit)
+        mean += share * many * first
+        square += share * many * second
+    return mean, square - mean**2
 
 
 @compiled
@@ -180,19 +197,31 @@ def wait(
 
 
 @compiled
-def sharing(q: Stations, i: int) -> float:
-    """How many times longer CPU work takes on average: processor sharing on nodes with more instances than cores."""
-    stretch = instances = 0.0
+def sharing(q: Stations, i: int) -> tuple[float, float, float]:
+    """How many times longer CPU work takes where instances outnumber cores: three readings, averaged over nodes.
+
+    By those of the other instances that happen to work; as if records never had to wait for an instance (M/M/c with
+    processor sharing); and as if all instances always worked.
+    """
+    few = all_ = most = total = 0.0
+    own = q.rate[i] * q.service[i] * q.cpu[i] / q.instances[i]  # cores that one instance of i uses
     for j in range(len(q.cores)):
+        here = 0.0
+        for o in range(len(q.rate)):
+            here += q.live[j, o]
         if q.live[j, i] > 0:
-            here = 0.0
-            for o in range(len(q.rate)):
-                here += q.live[j, o]
-            times = 1.0
+            n, a, b = q.live[j, i], 1.0, 1.0
             if here > q.cores[j] > 0:
                 servers = max(1, round(q.cores[j]))
                 busy = min(BUSIEST, q.used[j] / q.cores[j]) * servers
-                times += erlang_c(servers, busy) / (servers - busy)
-            stretch += q.live[j, i] * times
-            instances += q.live[j, i]
-    return stretch / instances if instances > 0 else 1.0
+                b = 1 + erlang_c(servers, busy) / (servers - busy)
+                others = max(0.0, busy - own)
+                chance, sure, stretched = 1.0, 1.0, 1.0  # of x others at work, up to a factor
+                for x in range(1, int(here)):
+                    chance *= others / min(x, servers)
+                    sure += chance
+                    stretched += chance * max(1.0, (x + 1) / servers)
+                a = stretched / sure
+            few, all_, most = few + n * a, all_ + n * b, most + n * max(1.0, here / max(q.cores[j], 1e-9))
+            total += n
+    return (few / total, all_ / total, most / total) if total > 0 else (1.0, 1.0, 1.0)

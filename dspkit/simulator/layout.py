@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,7 @@ class Layout(NamedTuple):
     bandwidth: Array  # [j, j] bytes/s from node to node, inf where nothing limits
 
 
+@lru_cache(maxsize=64)
 def graph(topology: Topology) -> Graph:
     index = {name: i for i, name in enumerate(topology.order)}
     start = np.array([index[u] for u, _ in topology.edges], dtype=np.int64)

@@ -75,11 +75,10 @@ class Simulator:
         self.workload, self.window_s, self.seed, self.kind = workload, float(window_s), seed, engine
         self.loads = by_source(topology, workload)
         self._edges = np.linspace(0.0, self.window_s, max(1, round(window_s / tick_s)) + 1)
-        noise, records = _generators(seed)
-        self._random = noise
+        self._random, records = random_streams(seed)
 
         def make(graph: Graph, layout: Layout) -> Engine:
-            return _engine(engine, self.plant, graph, layout, records, arrivals)
+            return make_engine(engine, self.plant, graph, layout, records, arrivals)
 
         start = Deployment(topology.uniform()) if deployment is None else topology.check(deployment)
         if start.settings:
@@ -105,7 +104,7 @@ class Simulator:
         self._must_be_open()
         engine, start = self._job.engine, self._window * self.window_s
         end = start + self.window_s
-        noise = self._noise()
+        noise = noises(self._random, self.plant.noise, len(self._names))
         for a, b in self._job.stretches(start, end):
             edges = start + self._edges
             edges = np.concatenate(([a], edges[(edges > a + 1e-9) & (edges < b - 1e-9)], [b]))
@@ -163,12 +162,6 @@ class Simulator:
     def _must_be_open(self) -> None:
         if not self._open:
             raise BackendError("a call after close()", expected="an open simulator", fix="make a new one")
-
-    def _noise(self) -> Array:
-        """What multiplies service times in this window: lognormal with this coefficient of variation, mean 1."""
-        spread = math.sqrt(math.log1p(self.plant.noise**2))
-        draws = self._random.standard_normal(len(self._names))
-        return np.exp(spread * draws - spread**2 / 2)
 
     def _snapshot(self, w: Window, start: float) -> Snapshot:
         seconds, job = self.window_s, self._job
@@ -251,7 +244,13 @@ def by_source(topology: Topology, workload: Workload | Mapping[str, Workload]) -
     return dict(workload)
 
 
-def _generators(seed: int) -> list[np.random.Generator]:
+def noises(random: np.random.Generator, variation: float, shape: int | tuple[int, ...]) -> Array:
+    """What multiplies service times, window by window: lognormal with this coefficient of variation, mean 1."""
+    spread = math.sqrt(math.log1p(variation**2))
+    return np.exp(spread * random.standard_normal(shape) - spread**2 / 2)
+
+
+def random_streams(seed: int) -> list[np.random.Generator]:
     """Independent streams: one for the noise of windows, one for records."""
     try:
         whole = operator.index(seed)
@@ -260,13 +259,16 @@ def _generators(seed: int) -> list[np.random.Generator]:
         raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0") from error
 
 
-def _engine(
+def make_engine(
     kind: str, plant: Plant, graph: Graph, layout: Layout, random: np.random.Generator, arrivals: str
 ) -> Engine:
+    batches = (plant.trigger_s, plant.batch_overhead_s, plant.batch_records)
+    if kind == "tuples" and plant.law == "sequential":
+        from .tuples_batch import BatchTuples
+
+        return BatchTuples(graph, layout, random, *batches[:2], arrivals, plant.batch_records)
     if kind == "tuples":
         from .tuples import Tuples
 
         return Tuples(graph, layout, random, arrivals)
-    if plant.law == "sequential":
-        return Batches(graph, layout, plant.trigger_s, plant.batch_overhead_s)
-    return Fluid(graph, layout)
+    return Batches(graph, layout, *batches) if plant.law == "sequential" else Fluid(graph, layout)

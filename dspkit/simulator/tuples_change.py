@@ -60,7 +60,7 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
     number = np.arange(len(fresh)) - ops["first"][fresh["op"]]
     fresh["station"] = ops["station"][fresh["op"]] + np.where(ops["split"][fresh["op"]], number, 0)
     fresh["up"] = layout.cores[fresh["node"]] > 0
-    fresh["rec"] = fresh["next"] = -1
+    fresh["next"] = -1
     extra: list[Array] = []
     place: dict[int, int] = {}
     for i in map(int, np.flatnonzero(kept)):
@@ -98,7 +98,7 @@ def _senders(old: State) -> list[int]:
 def _nodes(layout: Layout) -> Array:
     nodes = np.zeros(len(layout.cores), NODE)
     nodes["cores"], nodes["speed"], nodes["rate"] = layout.cores, layout.speed, layout.speed
-    nodes["next"] = np.inf
+    nodes["pace"], nodes["next"] = 1 / layout.speed, np.inf
     wanted = layout.here[:, layout.io < 1].sum(axis=1)
     nodes["shared"] = wanted > layout.cores  # where there is a core for each, nobody has to share
     return nodes

@@ -2,20 +2,26 @@
 
 Taking the earliest leaves a hole, which the next one put in fills: most events bring the next one of their kind, so
 this saves half of the work. A heap with a hole must be `settled` before anyone looks at its earliest.
+
+Places are unsigned, so that numba need not ask of each whether it counts from the end of the array.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .tuples_state import inlined
+import numpy as np
+
+from .compiled import inlined
+
+_0, _1 = np.uint64(0), np.uint64(1)
 
 
 @inlined
-def rise(due: Any, who: Any, base: int, at: int, time: float, whose: int) -> None:
+def rise(due: Any, who: Any, base: Any, at: Any, time: float, whose: int) -> None:
     """Put (time, whose) at place `at` or above it."""
-    while at > 0:
-        above = (at - 1) >> 1
+    while at > _0:
+        above = (at - _1) >> _1
         if due[base + above] <= time:
             break
         due[base + at] = due[base + above]
@@ -26,15 +32,15 @@ def rise(due: Any, who: Any, base: int, at: int, time: float, whose: int) -> Non
 
 
 @inlined
-def sink(due: Any, who: Any, base: int, n: int, time: float, whose: int) -> None:
+def sink(due: Any, who: Any, base: Any, n: Any, time: float, whose: int) -> None:
     """Put (time, whose) at the top of n or below it."""
-    at = 0
+    at = _0
     while True:
-        below = 2 * at + 1
+        below = at + at + _1
         if below >= n:
             break
-        if below + 1 < n and due[base + below + 1] < due[base + below]:
-            below += 1
+        if below + _1 < n and due[base + below + _1] < due[base + below]:
+            below += _1
         if time <= due[base + below]:
             break
         due[base + at] = due[base + below]
@@ -51,18 +57,18 @@ def put(s: Any, h: int, time: float, whose: int) -> None:
         heap.hole = 0
         sink(s.due, s.who, heap.base, heap.n, time, whose)
     else:
-        heap.n += 1
-        rise(s.due, s.who, heap.base, heap.n - 1, time, whose)
+        heap.n += _1
+        rise(s.due, s.who, heap.base, heap.n - _1, time, whose)
 
 
 @inlined
-def settle(s: Any, h: int) -> int:
+def settle(s: Any, h: int) -> Any:
     """How many are in it, once there is no hole."""
     heap = s.heaps[h]
     if heap.hole:
         heap.hole = 0
-        heap.n -= 1
+        heap.n -= _1
         end = heap.base + heap.n
-        if heap.n > 0:
+        if heap.n > _0:
             sink(s.due, s.who, heap.base, heap.n, s.due[end], s.who[end])
-    return heap.n  # type: ignore[no-any-return]
+    return heap.n

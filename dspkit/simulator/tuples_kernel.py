@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import inlined, lean
 from .tuples_heap import settle
 from .tuples_latency import finish
-from .tuples_state import FROZEN, SHARING, compiled, inlined
+from .tuples_state import FROZEN, TIMED
 from .tuples_steps import deliver, go_on, proceed, route, send, take, wake
 
 
 @inlined
-def served(s: Any, random: Any, x: int, now: float) -> bool:
+def served(s: Any, random: Any, x: int, now: float) -> Any:
     """What x was doing for its record is over; False if a slot is missing."""
     me = s.inst[x]
     op = s.ops[me.op]
-    if me.state == SHARING:
+    if me.state == TIMED:
+        me.cpu += me.cpu_left
+    else:
         me.work = 0.0
         if me.io > 0.0:
             proceed(s, x, now)
@@ -34,7 +37,7 @@ def served(s: Any, random: Any, x: int, now: float) -> bool:
         finish(s, me.rec, now)
         go_on(s, random, x, now)
         return True
-    me.edge, me.left, me.woken = op.out_at - 1, 0, 0
+    me.edge, me.left, me.woken = op.out_at, -1, 0
     return send(s, random, x, now)
 
 
@@ -60,7 +63,31 @@ def arrive(s: Any, random: Any, i: int, now: float) -> bool:
     return True
 
 
-@compiled
+@lean
+def land(s: Any, random: Any, c: int, now: float) -> None:
+    """c arrives from another node."""
+    q = s.recs[c].station
+    s.stations[q].coming -= 1
+    if deliver(s, random, q, c, now):
+        wake(s, q)
+
+
+@lean
+def send_more(s: Any, random: Any, now: float) -> bool:
+    """All who shall go on sending do; False if a slot is missing."""
+    g = s.g[0]
+    while g.todo > 0:
+        g.todo -= 1
+        x = s.todo[g.todo]
+        q = s.inst[x].target
+        if not send(s, random, x, now):
+            return False
+        if q >= 0:
+            wake(s, q)
+    return True
+
+
+@lean
 def resume(s: Any, random: Any, i: int, now: float) -> None:
     """Operator i goes on with what it had in progress, and begins what waits."""
     op = s.ops[i]
@@ -76,7 +103,7 @@ def resume(s: Any, random: Any, i: int, now: float) -> None:
         wake(s, q)
 
 
-@compiled
+@lean
 def resume_due(s: Any, random: Any, now: float) -> None:
     """End the pauses that are over, and say when the next one will be."""
     s.g[0].resume = np.inf
@@ -91,7 +118,7 @@ def resume_due(s: Any, random: Any, now: float) -> None:
             s.g[0].resume = min(s.g[0].resume, op.until)
 
 
-@compiled
+@lean
 def next_tick(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> None:
     """Other rates from now on: what is left of the way to the next arrival is gone at another speed."""
     g = s.g[0]
@@ -102,8 +129,8 @@ def next_tick(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> None:
                 feed.left = max(0.0, (feed.next - g.now) * feed.rate)
             elif feed.left < 0.0:
                 feed.left = 1.0 if even else random.standard_exponential()
-            feed.rate = rate
-            feed.next = g.now + feed.left / rate if rate > 0.0 else np.inf
+            feed.rate, feed.gap = rate, 1.0 / rate
+            feed.next = g.now + feed.left * feed.gap if rate > 0.0 else np.inf
     g.tick_end = g.now + dt[g.tick]
     g.tick += 1
 
@@ -134,7 +161,7 @@ def first(s: Any, j: int, now: float) -> int:
     return x  # type: ignore[no-any-return]
 
 
-@compiled
+@lean
 def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
     """Go through the ticks; False if a slot is missing: to be called again, in the same way, with more of them."""
     g, nodes, feeds, heap = s.g[0], s.nodes, s.feeds, s.heaps[0]
@@ -144,14 +171,8 @@ def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
             if not s.ops[i].paused:
                 resume(s, random, i, g.now)
     while True:
-        while g.todo > 0:
-            g.todo -= 1
-            x = s.todo[g.todo]
-            q = s.inst[x].target
-            if not send(s, random, x, g.now):
-                return False
-            if q >= 0:
-                wake(s, q)
+        if g.todo > 0 and not send_more(s, random, g.now):
+            return False
         now, what, which = g.tick_end, 0, 0
         if settle(s, 0) > 0 and s.due[heap.base] < now:
             now, what = s.due[heap.base], 1
@@ -166,29 +187,19 @@ def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
         if g.resume < now:
             now, what = g.resume, 4
         if what == 2:
-            feed = feeds[which]
             g.now = now
-            if not arrive(s, random, feed.op, now):
+            if not arrive(s, random, feeds[which].op, now):
                 return False
-            feed.next = now + (1.0 if even else random.standard_exponential()) / feed.rate
+            feeds[which].next = now + (1.0 if even else random.standard_exponential()) * feeds[which].gap
             continue
         g.now = now
-        if what == 1:
-            x = s.who[heap.base]
-            heap.hole = 1
+        if what == 1 or what == 3:
+            x = first(s, which, now) if what == 3 else s.who[heap.base]
+            if what == 1:
+                heap.hole = 1
             if x < 0:
-                c = -1 - x
-                q = s.recs[c].station
-                s.stations[q].coming -= 1
-                if deliver(s, random, q, c, now):
-                    wake(s, q)
-            else:
-                me = s.inst[x]
-                me.cpu += me.cpu_left
-                if not served(s, random, x, now):
-                    return False
-        elif what == 3:
-            if not served(s, random, first(s, which, now), now):
+                land(s, random, -1 - x, now)
+            elif not served(s, random, x, now):
                 return False
         elif what == 4:
             resume_due(s, random, now)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..core import Latency
+from .compiled import inlined
 from .layout import Array
-from .tuples_state import FINEST, OCTAVES, PER_OCTAVE, inlined
+from .tuples_state import FINEST, OCTAVES, PER_OCTAVE
 from .tuples_steps import release
 
 _SHARES = (0.5, 0.95, 0.99)
@@ -46,4 +47,6 @@ def latency(total: float, weight: float, histogram: Array) -> Latency | None:
     edges = np.arange(bins.start, bins.stop + 1)
     octave, part = np.divmod(edges, PER_OCTAVE)
     seconds = np.ldexp(1 + part / PER_OCTAVE, octave + FINEST)
-    return Latency(total / weight, *(float(x) for x in np.interp(np.multiply(_SHARES, below[-1]), below, seconds)))
+    return Latency(
+        float(total / weight), *(float(x) for x in np.interp(np.multiply(_SHARES, below[-1]), below, seconds))
+    )

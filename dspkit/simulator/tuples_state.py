@@ -7,64 +7,44 @@ where grouping is "split". Lists (free slots, waiting records, idle instances, h
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from .layout import Array, Graph, Layout
 
-_SOURCES = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("tuples*.py")))
-_STAMP = hashlib.sha256(_SOURCES).hexdigest()
-F = TypeVar("F", bound=Callable[..., Any])
 IDLE, SHARING, TIMED, FROZEN, SENDING, BLOCKED = range(6)  # what an instance is at
 OCTAVES, FINEST, PER_OCTAVE = 70, -45, 128  # of the latency histogram: 2^-45 s to 2^25 s in bins of at most 1/128
 
 
-def compiled(function: F) -> F:
-    """Compiled by numba at its first call, and kept on disk for the next process.
-
-    It makes no arrays, so nobody has to count who refers to them: counted, the kernel is ten times slower. What is on
-    disk holds as long as none of these modules changes; numba alone would look at the one that the function is in.
-    """
-    made = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
-    made._cache._cache_file._source_stamp = _STAMP
-    return cast(F, made)
-
-
-def inlined(function: F) -> F:
-    """The same for small steps, which become part of who calls them."""
-    return cast(F, numba.njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function))
-
-
-def _fields(**kinds: str) -> np.dtype[Any]:
+def fields(**kinds: str) -> np.dtype[Any]:
+    """The layout of an entry: names of its fields by their kind."""
     return np.dtype([(name, kind) for kind, names in kinds.items() for name in names.split()], align=True)
 
 
-GLOBAL = _fields(
+GLOBAL = fields(
     f8="now ended lost offered resume tick_end latency event_latency weight",
     i8="free todo tick linked fresh sharing",
 )
-OPERATOR = _fields(
+OPERATOR = fields(
     f8="seconds io cv call answered until stopped_at off waited hottest",
     i8="arrived done dropped begun waits",
-    i4="first k station split source drops law paused out_at out_end",
+    i4="first k station split source drops law paused",
+    u4="out_at out_end",
 )
-STATION = _fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last op")
-INSTANCE = _fields(
+STATION = fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last", u4="op")
+INSTANCE = fields(
     f8="work io cpu_left mark since busy blocked cpu share weight",
     i8="left",
-    i4="op node station state rec next edge target called up woken",
+    i4="station state next target called up woken",
+    u4="op node rec edge",
 )
-NODE = _fields(f8="cores speed v at rate next", i4="shared stale running")
-HEAP = _fields(i8="base n", i4="hole")
-RECORD = _fields(f8="share weight born taken since", i4="next station")
-EDGE = _fields(f8="fraction weight size", i8="whole sent", i4="to siblings")
-FEED = _fields(f8="rate next left", i4="op")
-LINK = _fields(f8="delay bandwidth free")
+NODE = fields(f8="cores speed pace v at rate next", i4="shared stale running")
+HEAP = fields(u8="base n", i4="hole")
+RECORD = fields(f8="share weight born taken since", i4="next", u4="station")
+EDGE = fields(f8="fraction weight part size", i8="whole sent", u4="to")
+FEED = fields(f8="rate gap next left", u4="op")
+LINK = fields(f8="delay bandwidth free")
 
 
 class State(NamedTuple):
@@ -109,7 +89,7 @@ def empty(graph: Graph, operators: int, slots: int) -> State:
     state.ops["source"] = np.diff(graph.into_at) == 0
     state.ops["out_at"], state.ops["out_end"] = graph.out_at[:-1], graph.out_at[1:]
     state.edges["to"] = graph.end[graph.out]
-    state.edges["siblings"] = np.diff(graph.out_at)[graph.start[graph.out]]
+    state.edges["part"] = 1 / np.diff(graph.out_at)[graph.start[graph.out]]
     state.feeds["op"] = np.flatnonzero(state.ops["source"])
     state.feeds["next"], state.feeds["left"] = np.inf, -1.0  # the first arrival is not drawn yet
     _free(state, 0)
@@ -149,6 +129,6 @@ def numbers(state: State, graph: Graph, layout: Layout) -> None:
     state.edges["whole"] = np.floor(selectivity)
     state.edges["fraction"] = selectivity - np.floor(selectivity)
     some = np.where(selectivity > 0, selectivity, 1.0)
-    state.edges["weight"] = 1 / (some * state.edges["siblings"])
+    state.edges["weight"] = state.edges["part"] / some
     state.edges["size"] = layout.size[graph.out]
     state.g["linked"] = bool(np.any(layout.delay > 0) or np.any(np.isfinite(layout.bandwidth)))

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import inlined, lean
 from .tuples_heap import put
-from .tuples_state import BLOCKED, IDLE, SENDING, SHARING, TIMED, compiled, inlined
+from .tuples_state import BLOCKED, IDLE, SENDING, SHARING, TIMED
 
 
 @inlined
@@ -23,7 +24,7 @@ def clock(op: Any, now: float) -> float:
     return (op.stopped_at if op.paused else now) - op.off  # type: ignore[no-any-return]
 
 
-@compiled
+@lean
 def drawn(op: Any, random: Any) -> float:
     """A service time."""
     if op.law == 0:
@@ -54,7 +55,7 @@ def proceed(s: Any, x: int, now: float) -> None:
         nd.rate = nd.speed * min(1.0, nd.cores / nd.running)
         nd.stale = 1
     else:  # a core for each of the node's instances: nobody waits, and it is one plain delay
-        me.state, me.cpu_left = TIMED, me.work / nd.speed
+        me.state, me.cpu_left = TIMED, me.work * nd.pace
         put(s, 0, now + me.cpu_left + me.io, x)
 
 
@@ -198,14 +199,16 @@ def hold(s: Any, x: int, q: int) -> None:
     me.woken = 0
 
 
-@compiled
+@inlined
 def send(s: Any, random: Any, x: int, now: float) -> bool:
     """x sends what comes of its record, as far as there is room; False if a slot is missing (and x goes on later)."""
     g, me = s.g[0], s.inst[x]
     op, parent = s.ops[me.op], s.recs[me.rec]
+    share, weight = me.share, me.weight
     while True:
-        if me.left == 0:
-            me.edge += 1
+        if me.left <= 0:
+            if me.left == 0:
+                me.edge += 1
             if me.edge >= op.out_end:
                 release(s, me.rec)
                 break
@@ -215,10 +218,11 @@ def send(s: Any, random: Any, x: int, now: float) -> bool:
                 me.left += 1
             me.target = -1
             if me.left == 0:  # what it stands for ends here, as far as this branch goes
-                g.ended += parent.share / edge.siblings
-            else:
-                me.share, me.weight = parent.share / edge.siblings / me.left, parent.weight * edge.weight
-            continue
+                g.ended += parent.share * edge.part
+                continue
+            share, weight = parent.share * edge.part, parent.weight * edge.weight
+            if me.left > 1:
+                share /= me.left
         edge = s.edges[me.edge]
         to = s.ops[edge.to]
         if me.target < 0:
@@ -226,27 +230,28 @@ def send(s: Any, random: Any, x: int, now: float) -> bool:
         st = s.stations[me.target]
         if st.n + st.coming + 1 > st.room:
             if not to.drops:
+                me.share, me.weight = share, weight
                 hold(s, x, me.target)
                 return True
             to.dropped += 1
             to.arrived += 1
             edge.sent += 1
-            g.lost += me.share
+            g.lost += share
             me.left -= 1
             me.target = -1
             continue
-        last = me.left == 1 and me.edge == op.out_end - 1
+        last = me.left == 1 and me.edge + 1 == op.out_end
         c = me.rec if last else g.free
         if c < 0:
             s.todo[g.todo] = x
             g.todo += 1
-            me.state = SENDING
+            me.state, me.share, me.weight = SENDING, share, weight
             return False
         child = s.recs[c]
         if not last:
             g.free = child.next
             child.born, child.taken = parent.born, parent.taken
-        child.share, child.weight = me.share, me.weight
+        child.share, child.weight = share, weight
         edge.sent += 1
         to.arrived += 1
         arrives = transit(s, random, x, me.target, me.edge, now) if g.linked else now

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import lean
 from .layout import Array
 from .tuples_heap import rise, settle
-from .tuples_state import BLOCKED, FROZEN, SENDING, SHARING, TIMED, State, compiled
+from .tuples_state import BLOCKED, FROZEN, SENDING, SHARING, TIMED, State
 from .tuples_steps import advance, clock, release, route
 
 
-@compiled
+@lean
 def count(s: Any) -> None:
     """Book what is in progress up to now, as if it were two pieces of work."""
     now, heap = s.g[0].now, s.heaps[0]
@@ -40,17 +41,17 @@ def count(s: Any) -> None:
             me.cpu_left = left
 
 
-@compiled
+@lean
 def freeze(s: Any) -> None:
     """Take all work in progress out of the heaps; how much of it is left stays with the instances."""
     count(s)
     now, heap = s.g[0].now, s.heaps[0]
-    n, heap.n = settle(s, 0), 0
+    n, heap.n = settle(s, 0), np.uint64(0)
     for k in range(heap.base, heap.base + n):
         due, who = s.due[k], s.who[k]
         if who < 0:
             rise(s.due, s.who, heap.base, heap.n, due, who)
-            heap.n += 1
+            heap.n += np.uint64(1)
         else:
             me = s.inst[who]
             me.work = me.cpu_left * s.nodes[me.node].speed
@@ -63,11 +64,12 @@ def freeze(s: Any) -> None:
             me = s.inst[s.who[k]]
             me.work = max(0.0, s.due[k] - nd.v)
             me.state = FROZEN
-        heap.n = nd.running = nd.stale = 0
+        heap.n = np.uint64(0)
+        nd.running = nd.stale = 0
         nd.next = np.inf
 
 
-@compiled
+@lean
 def append(s: Any, q: int, c: int) -> None:
     """c waits at q, behind the others."""
     st = s.stations[q]
@@ -80,7 +82,7 @@ def append(s: Any, q: int, c: int) -> None:
     st.n += 1
 
 
-@compiled
+@lean
 def listed(s: Any, q: int, slots: Any) -> None:
     """Write the slots that wait at q, in order, into `slots`."""
     st = s.stations[q]
@@ -90,14 +92,14 @@ def listed(s: Any, q: int, slots: Any) -> None:
         c = s.recs[c].next
 
 
-@compiled
+@lean
 def deal(s: Any, random: Any, i: int, slots: Any) -> None:
     """These wait at operator i, spread anew over its stations."""
     for c in slots:
         append(s, route(s, random, i), c)
 
 
-@compiled
+@lean
 def lose(s: Any, random: Any, q: int, n: int) -> None:
     """n of those that wait at q, each as likely as the others, are lost."""
     st, op = s.stations[q], s.ops[s.stations[q].op]

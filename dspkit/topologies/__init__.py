@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable
 
 from .app import App
-from .autrascale import word_count
+from .autrascale import case_study, word_count
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 
 __all__ = [
-    "App", "available", "diamond", "linear", "network_monitoring", "page_load", "processing", "star", "word_count",
+    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "page_load", "processing", "star",
+    "word_count",
 ]  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Controls for notebooks. The only place that knows ipywidgets."""
 
 from .explorer import Explorer
+from .lesson import Lesson
 from .picker import EtpPicker
 from .settings import Settings
 
-__all__ = ["EtpPicker", "Explorer", "Settings"]
+__all__ = ["EtpPicker", "Explorer", "Lesson", "Settings"]

@@ -10,7 +10,7 @@ import ipywidgets as w
 from .. import plots
 from ..etp import explain, graph, rank, rates
 from .controls import WIDE, slider
-from .view import show
+from .view import show_plot
 
 _BUTTONS = 14  # operators beyond which a list is easier to read than buttons
 
@@ -54,7 +54,7 @@ class EtpPicker:
             limit = round(self.rate.value, 10)
             picture = plots.etp(self._graph, self._rates, limit, operator=self.operator)
             lines = explain(self._graph, self._rates, self.operator, limit).lines()
-            show(self.chart, picture, bar=False)
+            show_plot(self.chart, picture, bar=False)
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             self.why.value = f"<ul style='line-height:1.4'>{items}</ul><p><em>{escape(picture.summary)}</em></p>"
             call = f"plots.etp(topology, rates, {limit:g}, operator={self.operator!r})"

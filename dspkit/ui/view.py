@@ -79,7 +79,7 @@ class View:
     def draw_settings(self, app: App, settings: Settings) -> None:
         """The load to come, and the next run as code."""
         duration = settings.windows * settings.window_s
-        show(self.load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
+        show_plot(self.load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
         self.code.value = f"<b>The next run as code</b><pre>{escape(settings.code())}</pre>"
         deciding = settings.policy.name
         self.hint.value = f"<small>{escape(deciding)} decides: a move holds until its next decision</small>"
@@ -92,8 +92,8 @@ class View:
         end, target = settings.windows * last.window_s, settings.target_latency_s
         chart = plots.timeline(history, target_latency_s=target, until_s=end)
         graph = plots.topology(history.topology, last)
-        show(self.chart, chart)
-        show(self.graph, graph, bar=False)
+        show_plot(self.chart, chart)
+        show_plot(self.graph, graph, bar=False)
         self.said.value = f"<div style='line-height:1.4'><em>{escape(chart.summary)} {escape(graph.summary)}</em></div>"
         self.progress.max, self.progress.value = settings.windows, len(history)
         acted = [s for s in history if s.rescaled and s.decision is not None][-5:]
@@ -111,7 +111,7 @@ class View:
         self.chart.outputs, self.link.outputs = (), ()
         self.said.value, self.why.value, self.progress.value = "", "", 0
         self.why.layout.display = "none"
-        show(self.graph, plots.topology(app.topology), bar=False)
+        show_plot(self.graph, plots.topology(app.topology), bar=False)
 
     def tell(self, status: str) -> None:
         self.status.value = f"<div style='line-height:1.4' role='status'>{escape(status)}</div>"
@@ -138,7 +138,7 @@ def _heading(text: str) -> Any:
     return w.HTML(f"<b>{text}</b>")
 
 
-def show(output: Any, plot: plots.Plot, *, bar: bool = True) -> None:
+def show_plot(output: Any, plot: plots.Plot, *, bar: bool = True) -> None:
     """Put a picture into an output; without plotly's bar of buttons where there is nothing to zoom into."""
     data = plot.bundle
     if not bar:

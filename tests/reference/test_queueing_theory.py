@@ -287,6 +287,7 @@ def test_many_records_from_one_are_a_batch_queue():
     services = {"a": Service(1e-6, selectivity=3.0), "b": Service(1.0, queue_records=INF)}
     windows = Run(CHAIN, services).batches(0.2, 200_000)
     agree([w.waited_s[1] for w in windows], (0.6 + 1.0) / (1 - 0.6), 0.04)
+    agree([w.ended for w in windows], 0.2 * 200_000)  # each source record once
 
 
 def test_simpy_agrees_on_a_network_with_general_service():

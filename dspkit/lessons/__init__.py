@@ -1,0 +1,11 @@
+"""Small experiments with sliders: each is a frozen dataclass of knobs whose `plot()` is the picture for them.
+
+`ui.Lesson(lessons.Waiting())` shows one with its controls; `lessons.Waiting(utilisation=0.9).plot()` is the same as a
+plain call.
+"""
+
+from .contention import Contention
+from .fault import Fault
+from .waiting import Waiting
+
+__all__ = ["Contention", "Fault", "Waiting"]

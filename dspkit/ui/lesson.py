@@ -1,0 +1,65 @@
+"""A lesson with its sliders: the picture follows the hand."""
+
+from __future__ import annotations
+
+import threading
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+
+from ..knobs import call
+from .controls import Panel
+from .view import show_plot
+
+
+class Lesson:
+    """Controls and the picture of `thing`, any frozen dataclass of knobs with a `plot()`. Display it.
+
+    >>> from dspkit import lessons
+    >>> lesson = Lesson(lessons.Waiting(records=1000))
+    >>> lesson["instances"].value = 4
+    >>> lesson.thing.instances
+    4
+    """
+
+    def __init__(self, thing: Any):
+        self._panel = Panel(thing, self._draw, self._fail)
+        self._chart, self._said, self._code, self._error = w.Output(), w.HTML(), w.HTML(), w.HTML()
+        self._lock = threading.Lock()
+        right = w.VBox(
+            [self._error, self._chart, self._said, self._code], layout={"flex": "1 1 430px", "overflow": "hidden"}
+        )
+        self.box = w.HBox([self._panel.view, right], layout={"flex_flow": "row wrap"})
+        self.box.add_class("dspkit")
+        self._draw(thing)
+
+    @property
+    def thing(self) -> Any:
+        """The lesson as its controls have it now."""
+        return self._panel.thing
+
+    def __getitem__(self, name: str) -> Any:
+        return self._panel[name]
+
+    def _draw(self, thing: Any) -> None:
+        with self._lock:
+            try:
+                picture = thing.plot()
+            except Exception as error:  # what a lesson cannot do is for the person to read, not for a log
+                self._fail(error)
+                return
+            self._error.value = ""
+            show_plot(self._chart, picture)
+            self._said.value = f"<div style='line-height:1.4'><em>{escape(picture.summary)}</em></div>"
+            self._code.value = f"<b>The same as code</b><pre>lessons.{escape(call(thing))}.plot()</pre>"
+
+    def _fail(self, error: Exception) -> None:
+        said = escape(f"{type(error).__name__}: {error}")
+        colour = "var(--jp-error-color1, #B00020)"
+        self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour};line-height:1.4">⚠ {said}</p>'
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.box)  # type: ignore[no-untyped-call]
