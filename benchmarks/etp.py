@@ -1,4 +1,4 @@
-"""How long Stela thinks, and what its choice of operators is worth: ETP of a large graph, and the evaluation re-made."""
+"""How long Stela thinks, and what its choices are worth: ETP of a large graph, and the evaluation re-made."""
 
 from __future__ import annotations
 

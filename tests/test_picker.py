@@ -37,7 +37,7 @@ def test_the_congestion_rate_follows_the_slider():
 
 
 def test_names_need_not_be_words_and_many_make_a_list():
-    picker = ui.EtpPicker([(i, i + 1) for i in range(30)], {i: (10, 10) for i in range(31)}, operator=7)
+    picker = ui.EtpPicker([(i, i + 1) for i in range(30)], dict.fromkeys(range(31), (10, 10)), operator=7)
     assert type(picker.pick).__name__ == "Dropdown"
     assert picker.operator == 7
     picker.operator = 30

@@ -14,7 +14,7 @@ from .scaling import Places, Removal, Slot, counting, scale_in, scale_out, slots
 from .share import etp, machine_etp, rank
 
 __all__ = [
-    "ORDERS", "Graph", "Places", "Rates", "Removal", "Slot", "Why", "congested", "convergence_s", "counting", "downtime_s", "etp",
-    "explain", "graph", "held_back", "inputs", "link_load", "machine_etp", "mean", "migrate", "project", "rank",
-    "rates", "rebalance", "scale_in", "scale_out", "score", "slots", "unblocked", "without",
+    "ORDERS", "Graph", "Places", "Rates", "Removal", "Slot", "Why", "congested", "convergence_s", "counting",
+    "downtime_s", "etp", "explain", "graph", "held_back", "inputs", "link_load", "machine_etp", "mean", "migrate",
+    "project", "rank", "rates", "rebalance", "scale_in", "scale_out", "score", "slots", "unblocked", "without",
 ]  # fmt: skip
