@@ -80,7 +80,7 @@ def etp(
         "xaxis": {**hidden, "range": [-0.5, depth + 0.5]},
         "yaxis": {**hidden, "range": [-height - 0.75, height + 0.45]},
         "annotations": [*arrows, *labels],
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemsizing": "constant"},
+        "legend": {"orientation": "h", "y": 0, "yanchor": "top", "x": 0, "itemsizing": "constant"},
         "dragmode": False,
     }
     said = _said(g.order, stuck, shares, why)
