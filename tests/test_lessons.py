@@ -3,9 +3,11 @@
 import pkgutil
 from dataclasses import replace
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
-from dspkit import lessons, ui
+from dspkit import lessons, report, ui
 from dspkit.knobs import call, knobs
 from dspkit.plots import PLOTLY_MIME
 
@@ -78,3 +80,13 @@ def test_what_a_lesson_cannot_do_is_said_beside_it():
     view["cores"].value = 2
     assert view._error.value == ""
     assert call(view.thing) == "Broken(cores=2)"
+
+
+def test_a_report_shows_the_picture_that_controls_turn(tmp_path):
+    path = tmp_path / "lesson.ipynb"
+    nbformat.write(
+        new_notebook(cells=[new_code_cell("from dspkit import lessons, ui\nui.Lesson(lessons.Contention())")]), path
+    )
+    page = report.from_notebook(path, tmp_path / "lesson.html").read_text()
+    assert "if instances never met" in page
+    assert lessons.Contention().plot().summary in page

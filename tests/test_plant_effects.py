@@ -34,6 +34,7 @@ def test_a_faster_node_does_more(engine):
     seen = _play(plant, 900, {"a": 2}, engine=engine)
     assert _steady(seen)[0] == pytest.approx(500, rel=0.02)
     assert seen[-1].operators["a"].true_rate == pytest.approx(250, rel=0.04)
+    assert seen[-1].operators["a"].cpu == pytest.approx(2, rel=0.02)  # cores in use, however fast they are
 
 
 @BOTH

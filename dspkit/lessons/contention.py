@@ -60,13 +60,13 @@ class Contention(Knobs):
             ),
             "legend": {"orientation": "h", "y": -0.2},
         }
+        times, most = rates[best] / rates[0], f"Most: {si(rates[best])} records/s with"
         said = (
-            f"Most: {si(rates[best])} records/s with {counts[best]} instances, {rates[best] / rates[0]:.1f} times one. "
+            f"{most} {counts[best]} instances, {times:.1f} times what one does. " if best else f"{most} one instance. "
         )
-        said += (
-            f"{enough[0]} keep up with {si(self.load)} records/s"
-            + (f", {enough[-1] + 1} no longer do." if enough[-1] < MOST else ".")
-            if enough
-            else f"No number of them keeps up with {si(self.load)} records/s."
-        )
+        if not enough:
+            said += f"No number of them keeps up with {si(self.load)} records/s."
+        else:
+            said += f"{enough[0]} keep up with {si(self.load)} records/s"
+            said += f", {enough[-1] + 1} no longer do." if enough[-1] < MOST else "."
         return plot(traces, layout, said, height=400, title="")

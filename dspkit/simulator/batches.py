@@ -31,6 +31,8 @@ class Job(NamedTuple):
     queue: Array  # [i] in the logs of sources, the running batch included
     mass: Array  # [i]
     batch: Array  # [i] records of the running batch that reach each operator
+    each: Array  # [i] seconds of an instance for each of them
+    cores: Array  # [j, i] core-seconds of each node for each of them
     clock: Array  # pause to come; time left to the batch, its length; since its start; its wait, square; record-seconds
 
 
@@ -38,14 +40,17 @@ class Sums(NamedTuple):
     arrived: Array
     done: Array
     dropped: Array
+    busy: Array
+    cpu: Array
     sent: Array
+    cores: Array
     flow: Array  # ended, stopped, lost; ended times: length, its square, wait and length, its square
 
 
 @compiled
 def play(
     g: Graph, job: Job, sums: Sums, source: Array, stage: Array, call: Array, refuse: Array, selectivity: Array,
-    trigger: float, overhead: float, most: float, rates: Array, dt: Array, kept: Array,
+    each: Array, cores: Array, trigger: float, overhead: float, most: float, rates: Array, dt: Array, kept: Array,
 ) -> None:  # fmt: skip
     """Play all ticks; `stage[i]` is the time operator i takes for a record with all its instances."""
     n, clock = len(stage), job.clock
@@ -70,6 +75,10 @@ def play(
                 step = min(left, trigger - clock[SINCE])
             elif total > 1e-9:
                 begin(g, job, source, stage, call, selectivity, overhead, most)
+                for i in range(n):
+                    job.each[i] = each[i]
+                    for j in range(len(cores)):
+                        job.cores[j, i] = cores[j, i]
                 continue
             else:
                 step = min(left, trigger)
@@ -132,6 +141,10 @@ def advance(g: Graph, job: Job, sums: Sums, source: Array, selectivity: Array, p
     for i in range(len(job.queue)):
         done = job.batch[i] * part
         sums.done[i] += done
+        sums.busy[i] += done * job.each[i]
+        for j in range(len(job.cores)):
+            sums.cpu[i] += done * job.cores[j, i]
+            sums.cores[j] += done * job.cores[j, i]
         if source[i]:
             mass = job.mass[i] * min(1.0, done / job.queue[i]) if job.queue[i] > 0 else 0.0
             job.mass[i] -= mass
@@ -156,7 +169,9 @@ class Batches:
         n = len(layout.instances)
         self.graph = graph
         self._trigger, self._overhead, self._most = trigger_s, overhead_s, most_records
-        self._job = Job(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(7))
+        nodes = len(layout.cores)
+        queue, mass, batch, each = np.zeros((4, n))
+        self._job = Job(queue, mass, batch, each, np.zeros((nodes, n)), np.zeros(7))
         self._job.clock[SINCE] = trigger_s
         self._source = np.diff(graph.into_at) == 0
         self.change(layout)
@@ -178,23 +193,17 @@ class Batches:
         return float(self._job.mass.sum())
 
     def play(self, rates: Array, dt: Array, noise: Array) -> None:
-        stage, self._each, self._node = _stages(self._layout, self._live, noise)
+        stage, each, node = _stages(self._layout, self._live, noise)
         kept = np.empty((len(dt), 3))
-        if np.isfinite(stage).all():
-            at_work = self._job.clock[PAUSE]
-        else:  # a stage has no instance left: nothing moves
-            at_work, self._job.clock[PAUSE] = self._job.clock[PAUSE], math.inf
-        before = self._sums.done.copy()
+        still, works = self._job.clock[PAUSE], bool(np.isfinite(stage).all())
+        if not works:  # a stage has no instance left: nothing moves
+            self._job.clock[PAUSE] = math.inf
         play(
             self.graph, self._job, self._sums, self._source, stage, self._layout.call, self._refuse,
-            self._layout.selectivity, self._trigger, self._overhead, self._most, rates, dt, kept,
+            self._layout.selectivity, each, node, self._trigger, self._overhead, self._most, rates, dt, kept,
         )  # fmt: skip
-        if not np.isfinite(stage).all():
-            self._job.clock[PAUSE] = max(0.0, at_work - float(dt.sum()))
-        done = self._sums.done - before
-        self._busy += done * np.where(np.isfinite(self._each), self._each, 0.0)
-        self._cpu += done * self._layout.seconds * noise * (1 - self._layout.io)
-        self._cores += self._node @ done
+        if not works:
+            self._job.clock[PAUSE] = max(0.0, still - float(dt.sum()))
         self.kept.append(kept)
 
     def window(self) -> Window:
@@ -208,7 +217,7 @@ class Batches:
             event = _latency(length + wait, s.flow[6] / ended - (length + wait) ** 2)
             waited[self._source] = wait
         window = Window(
-            s.arrived, s.done, s.dropped, self._busy, np.zeros(n), self._cpu, waited, s.sent, self._cores, ended,
+            s.arrived, s.done, s.dropped, s.busy, np.zeros(n), s.cpu, waited, s.sent, s.cores, ended,
             float(s.flow[1]), self._job.queue.copy(), latency, event,
         )  # fmt: skip
         self._fresh()
@@ -216,9 +225,10 @@ class Batches:
 
     def _fresh(self) -> None:
         n = len(self._source)
-        self._sums = Sums(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(len(self.graph.start)), np.zeros(7))
+        nodes, edges = len(self._layout.cores), len(self.graph.start)
+        arrived, done, dropped, busy, cpu = np.zeros((5, n))
+        self._sums = Sums(arrived, done, dropped, busy, cpu, np.zeros(edges), np.zeros(nodes), np.zeros(7))
         self.kept: list[Array] = []  # by tick of this window: source records that ended, those in the logs, those lost
-        self._busy, self._cpu, self._cores = np.zeros(n), np.zeros(n), np.zeros(len(self._layout.cores))
 
 
 def _latency(mean: float, variance: float) -> Latency:

@@ -97,7 +97,7 @@ def play(
         if len(c.bandwidth) == 0 and s.pause.max() <= 0:
             first, m = m, glide(
                 m, g.start, g.into, g.into_at, g.out_at, c.selectivity, s.queue, s.mass, limits, rate, each, c.call,
-                c.instances, core, c.cpu, c.cores, tight, rates, dt, kept, sums.arrived, sums.done, sums.busy,
+                c.instances, core, c.cores, tight, rates, dt, kept, sums.arrived, sums.done, sums.busy,
                 sums.cpu, sums.queued, sums.sent, sums.cores, sums.flow, row, t, came, left, work,
             )  # fmt: skip
             if m > first:
@@ -127,7 +127,7 @@ def play(
 @lean
 def glide(
     m: int, start: Array, into: Array, into_at: Array, out_at: Array, selectivity: Array, queue: Array, mass: Array,
-    limits: Array, rate: Array, each: Array, call: Array, instances: Array, core: Array, cpu: Array, cores: Array,
+    limits: Array, rate: Array, each: Array, call: Array, instances: Array, core: Array, cores: Array,
     tight: bool, rates: Array, dt: Array, kept: Array, s_arrived: Array, s_done: Array, s_busy: Array, s_cpu: Array,
     s_queued: Array, s_sent: Array, s_cores: Array, s_flow: Array, row: int, t: Array, came: Array, left: Array,
     work: Array,
@@ -183,8 +183,8 @@ def glide(
         m += 1
     for i in range(n):
         s_done[i] += all_done[i]
-        s_cpu[i] += all_done[i] * cpu[i]
         for j in range(len(cores)):
+            s_cpu[i] += all_done[i] * core[j, i]
             s_cores[j] += all_done[i] * core[j, i]
     return m
 
@@ -274,7 +274,9 @@ def struggle(
         sums.queued[i] += (before + queue[i]) / 2 * step
         sums.arrived[i] += arrived
         sums.done[i] += done[i]
-        sums.cpu[i] += done[i] * c.cpu[i]
+        for j in range(nodes):
+            if full[j, i] > 0:
+                sums.cpu[i] += done[i] * full[j, i] / alone[i] * c.cpu[i] / c.speed[j]
         if done[i] > 0:
             each = c.instances[i] * time[i] / alone[i] + waiting(done[i] / time[i], c.call[i], c.instances[i])
             sums.busy[i] += min(c.instances[i] * time[i], done[i] * each)

@@ -62,4 +62,6 @@ class Lesson:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        display(self.box)  # type: ignore[no-untyped-call]
+        # With the picture beside the widgets: a report, and a notebook opened without a kernel, show that.
+        data = {**self.thing.plot().bundle, **self.box._repr_mimebundle_()}
+        display(data, raw=True)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Notebook 00 as a person uses it: a real JupyterLab, a real kernel, a real browser."""
+"""Notebooks as a person uses them: a real JupyterLab, a real kernel, a real browser."""
 
 import os
 import re
@@ -75,16 +75,17 @@ HEIGHTS = """frames => new Promise(done => {
 })"""
 
 
-def _open(page, url):
-    """The notebook in the lab, all cells run."""
+def _open(page, url, first="Start"):
+    """The notebook in the lab, all cells run, once the button with this text, or the first slider, is there."""
     page.goto(url + "&reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
     idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
     page.wait_for_function(idle, timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
-    _button(page, "Start").wait_for(timeout=60_000)
-    _button(page, "Start").scroll_into_view_if_needed()
+    waited = _button(page, first) if first else page.locator(".dspkit .widget-slider").first
+    waited.wait_for(timeout=60_000)
+    waited.scroll_into_view_if_needed()
 
 
 def _press(page, handle, key, times):
@@ -146,4 +147,26 @@ def test_notebook_00_in_the_lab(url, page, page_errors):
 
     assert page.locator(".dspkit-error").count() == 0
     assert page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    assert [e for e in page_errors if not e.startswith("request")] == []
+
+
+def test_notebook_01_in_the_lab(url, page, page_errors):
+    """Each lesson's picture follows its slider; what they say changes with it."""
+    page.set_viewport_size({"width": 1500, "height": 1200})
+    _open(page, url.replace("00_start", "01_simulator"), first="")
+    page.locator(".dspkit").nth(2).wait_for(timeout=60_000)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for n, (knob, key) in enumerate((("utilisation", "End"), ("cores", "Home"), ("cores", "End"))):
+        lesson = page.locator(".jp-OutputArea .dspkit").nth(n)
+        lesson.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=30_000)
+        before = lesson.locator("em").first.inner_text()
+        _press(page, lesson.locator(".widget-slider", has_text=knob).first.locator(".noUi-handle"), key, 1)
+        changed = "([e, before]) => e.querySelector('em').innerText !== before"
+        page.wait_for_function(changed, arg=[lesson.element_handle(), before], timeout=30_000)
+        assert f"{knob}=" in lesson.locator("pre").inner_text()
+        lesson.evaluate("e => e.closest('.jp-Cell').scrollIntoView({block: 'start'})")
+        page.evaluate("() => document.querySelector('.jp-toast-button[title=No]')?.click()")
+        page.wait_for_timeout(700)
+        page.screenshot(path=SHOTS / f"01_simulator_{n}.png")
+    assert page.locator(".dspkit-error").count() == 0
     assert [e for e in page_errors if not e.startswith("request")] == []
