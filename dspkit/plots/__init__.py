@@ -1,20 +1,24 @@
 """Pictures of a run: pure functions from a History (or its parts) to plotly data and one sentence that says it."""
 
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
+from .effective import etp
 from .graph import positions, topology
 from .heatmap import heatmap
 from .parity import parity
+from .runs import throughputs
 from .timeline import tell, timeline, workload
 
 __all__ = [
     "MOST_POINTS",
     "PLOTLY_MIME",
     "Plot",
+    "etp",
     "heatmap",
     "parity",
     "positions",
     "si",
     "tell",
+    "throughputs",
     "timeline",
     "topology",
     "workload",

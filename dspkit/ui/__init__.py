@@ -2,6 +2,7 @@
 
 from .explorer import Explorer
 from .lesson import Lesson
+from .picker import EtpPicker
 from .settings import Settings
 
-__all__ = ["Explorer", "Lesson", "Settings"]
+__all__ = ["EtpPicker", "Explorer", "Lesson", "Settings"]

@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets as w
 
 from ..knobs import Knob, knobs
+from ..policies.on_demand import ScaleIn, ScaleOut
 
 WIDE = {"description_width": "132px"}
 ROOM = {"width": "330px"}
@@ -51,16 +52,23 @@ class Panel:
     """Widgets for all knobs of `thing`, a frozen dataclass.
 
     `changed(new)` is called with what the controls say together, or `failed(error)` where they do not go together.
+    A policy that can be asked for machines gets buttons for that; `now()` is the time at which they ask.
     """
 
-    def __init__(self, thing: Any, changed: Callable[[Any], None], failed: Callable[[Exception], None]):
-        self.thing, self._changed, self._failed = thing, changed, failed
+    def __init__(
+        self,
+        thing: Any,
+        changed: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        now: Callable[[], float] = lambda: 0.0,
+    ):
+        self.thing, self._changed, self._failed, self._now = thing, changed, failed, now
         self._controls = {k.name: c for k in knobs(thing) if (c := control(k)) is not None}
         for widget in self._controls.values():
             widget.observe(self._turn, "value")
         said = (type(thing).__doc__ or "").strip().partition("\n")[0]
         note = w.HTML(f'<div style="line-height:1.3">{escape(said)}</div>', layout=ROOM)
-        self.view = w.VBox([note, *self])
+        self.view = w.VBox([note, *(self._buttons() if hasattr(thing, "ask") else ()), *self])
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._controls.values())
@@ -70,6 +78,28 @@ class Panel:
 
     def close(self) -> None:
         close(self.view)
+
+    def ask(self, request: Any) -> None:
+        """Ask the policy for machines: what the buttons do."""
+        try:
+            self.thing = self.thing.ask(request)
+        except Exception as error:
+            self._failed(error)
+        else:
+            self._changed(self.thing)
+
+    def _buttons(self) -> list[Any]:
+        machines = w.BoundedIntText(1, min=1, max=1000, description="machines", style=WIDE, layout=ROOM)
+        buttons = []
+        for text, icon, kind, said in (
+            ("Scale out", "plus", ScaleOut, "so many machines join in the next window"),
+            ("Scale in", "minus", ScaleIn, "so many machines leave in the next window"),
+        ):
+            button = w.Button(description=text, icon=icon, tooltip=said, layout={"width": "auto"})
+            button.on_click(lambda _, kind=kind: self.ask(kind(machines.value, self._now())))
+            buttons.append(button)
+        self.asking = (machines, *buttons)
+        return [machines, w.HBox(buttons)]
 
     def _turn(self, _: Any) -> None:
         try:

@@ -158,7 +158,7 @@ class Explorer:
             self._enable()
 
     def _use_policy(self, policy: Policy) -> None:
-        panel = Panel(policy, self._turn, lambda error: self._fail("knobs", error))
+        panel = Panel(policy, self._turn, lambda error: self._fail("knobs", error), self._time)
         former, self.view.knobs.children = getattr(self, "_panel", None), (panel.view,)
         self._panel = panel
         if former is not None:
@@ -169,6 +169,10 @@ class Explorer:
     def _turn(self, policy: Policy) -> None:
         self._fail("knobs", None)
         self._apply(replace(self.settings, policy=policy))
+
+    def _time(self) -> float:
+        """Where the run is, in its own seconds; before it begins, the start."""
+        return self.history[-1].snapshot.t if self.running and self.history else 0.0
 
     def _move(self, operator: str, change: Any) -> None:
         parallelism = change["new"]

@@ -45,8 +45,9 @@ class Settings:
 def _imports(policy: Any) -> str:
     """A line for the policy's class, and one for each policy that it wraps."""
     inner = [getattr(policy, f.name) for f in fields(policy)] if is_dataclass(policy) else []
-    lines = "".join(_imports(thing) for thing in inner if is_dataclass(thing))
-    return f"from {type(policy).__module__} import {type(policy).__name__}\n{lines}"
+    things = [thing for value in inner for thing in (value if isinstance(value, tuple) else (value,))]
+    lines = dict.fromkeys(line for thing in things if is_dataclass(thing) for line in _imports(thing).splitlines(True))
+    return f"from {type(policy).__module__} import {type(policy).__name__}\n{''.join(lines)}"
 
 
 class Dial(Workload):

@@ -1,0 +1,155 @@
+"""The effective throughput percentage: the share of throughput that an operator reaches unhindered [stela].
+
+$ETP_o = \\sum_{s \\in Eff(o)} proc(s) / \\sum_{s \\in Sinks} proc(s)$
+
+    | paper | here |
+    |---|---|
+    | $Eff(o)$, effective reachable sinks | sinks that o reaches over operators of which none after o is congested |
+    | $ETP_o$ | `etp(...)[o]`, a share 0..1 |
+    | $proc(s)$ | processing rate of sink s |
+
+o's own congestion plays no part: the question is what more speed of o would let through. Reading not taken but kept
+as `tree_sum`: the printed Algorithm 1, which counts a sink once for each path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .graph import Graph, graph
+from .rates import Rates, congested, inputs, rates
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CELLS = 4_000_000  # of a table of operators by sinks that is summed at once
+_NAMED = 3  # operators that a reason names
+
+
+def etp(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum: bool = False) -> dict[Any, float]:
+    """The share of throughput that each operator has, from one pass over operators and edges, sinks up.
+
+    Sets of sinks are bits of whole numbers, so the pass costs $(V+E)\\,S/64$ steps for S sinks. All are 0 if the sinks
+    do nothing.
+
+    >>> {o: round(x, 2) for o, x in etp([("a", "b"), ("a", "c")], {"a": (9, 9), "b": (30, 30), "c": (40, 20)}).items()}
+    {'a': 0.6, 'b': 0.6, 'c': 0.4}
+    """
+    known, g = rates(measured), graph(topology)
+    stuck = set(congested(g, known, congestion_rate))
+    return _tree(g, known, stuck) if tree_sum else _sets(g, known, stuck)
+
+
+def rank(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum: bool = False) -> pd.DataFrame:
+    """All operators, congested ones first, then by ETP, then in topological order; each with its reason.
+
+    `blocked by` has the congested operators that an operator meets first on its ways to sinks.
+    """
+    import pandas as pd
+
+    known, g = rates(measured), graph(topology)
+    stuck = set(congested(g, known, congestion_rate))
+    shares = _tree(g, known, stuck) if tree_sum else _sets(g, known, stuck)
+    came, reached = inputs(known), _masks(g, stuck)
+    at = {o: i for i, o in enumerate(g.order)}
+    walls, every_sink = _walls(g, stuck, at), g.sinks
+    rows = []
+    for o in sorted(g.order, key=lambda o: (o not in stuck, -shares[o])):  # sorted() keeps the order of equals
+        blockers = _bits(walls[o], g.order)
+        sinks = _bits(reached[o], every_sink)
+        done = known.processing.get(o)
+        reason = (
+            f"reaches {_names(sinks, reached[o].bit_count())} unhindered" if sinks else "reaches no sink unhindered"
+        )
+        reason += f"; blocked by {_names(blockers, walls[o].bit_count())}" if blockers else ""
+        reason += "" if done is not None else "; not measured"
+        rows.append((o, shares[o], o in stuck, came.get(o, 0.0), done, reached[o].bit_count(), reason))
+    columns = ["operator", "etp", "congested", "input_rate", "processing_rate", "effective_sinks", "reason"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def machine_etp(placement: Mapping[tuple[Any, int], Any], shares: Mapping[Any, float]) -> dict[Any, float]:
+    """$ETPSum(m) = \\sum_{\\tau\\ on\\ m} ETP_{op(\\tau)}$: two instances of an operator count twice.
+
+    >>> machine_etp({("a", 0): "m1", ("a", 1): "m1", ("b", 0): "m2"}, {"a": 0.25, "b": 1.0})
+    {'m1': 0.5, 'm2': 1.0}
+    """
+    sums: dict[Any, float] = {}
+    for (o, _), machine in placement.items():
+        sums[machine] = sums.get(machine, 0.0) + shares.get(o, 0.0)
+    return sums
+
+
+def _tree(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
+    """Algorithm 1 as printed: a sink's share, else the sum over uncongested children."""
+    total = sum(known.processing.get(s, 0.0) for s in g.sinks)
+    found: dict[Any, float] = {}
+    for o in reversed(g.order):
+        children = g.children[o]
+        if children:
+            found[o] = sum(found[c] for c in children if c not in stuck)
+        else:
+            found[o] = known.processing.get(o, 0.0) / total if total > 0 else 0.0
+    return {o: found[o] for o in g.order}
+
+
+def _sets(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
+    """Every operator's set of effective sinks, and the share of each set that occurs."""
+    import numpy as np
+
+    masks = _masks(g, stuck)
+    weights = np.array([known.processing.get(s, 0.0) for s in g.sinks])
+    total = float(weights.sum())
+    if total <= 0:
+        return dict.fromkeys(g.order, 0.0)
+    # The same tree of additions for each set, all sinks included: a larger set never has the smaller sum.
+    distinct = [m for m in dict.fromkeys(masks.values()) if m.bit_count() > 1]
+    known_sums = {m: float(weights[m.bit_length() - 1]) for m in masks.values() if m.bit_count() == 1} | {0: 0.0}
+    size = -(-len(weights) // 8)
+    for first in range(0, len(distinct), rows := max(1, _CELLS // len(weights))):
+        part = distinct[first : first + rows]
+        packed = np.frombuffer(b"".join(m.to_bytes(size, "little") for m in part), np.uint8).reshape(len(part), size)
+        there = np.unpackbits(packed, axis=1, count=len(weights), bitorder="little")
+        known_sums |= zip(part, (there * weights).sum(axis=1).tolist(), strict=True)
+    return {o: known_sums[masks[o]] / total for o in g.order}
+
+
+def _masks(g: Graph, stuck: set[Any]) -> dict[Any, int]:
+    """Bit i of an operator's number: whether it reaches sink i over uncongested operators."""
+    masks: dict[Any, int] = {s: 1 << i for i, s in enumerate(g.sinks)}
+    for o in reversed(g.order):
+        if g.children[o]:
+            mask = 0
+            for c in g.children[o]:
+                if c not in stuck:
+                    mask |= masks[c]
+            masks[o] = mask
+    return masks
+
+
+def _walls(g: Graph, stuck: set[Any], at: Mapping[Any, int]) -> dict[Any, int]:
+    """Bit i of an operator's number: whether operator i is congested and the first such on a way down."""
+    walls: dict[Any, int] = {}
+    for o in reversed(g.order):
+        mask = 0
+        for c in g.children[o]:
+            mask |= 1 << at[c] if c in stuck else walls[c]
+        walls[o] = mask
+    return walls
+
+
+def _bits(mask: int, names: Sequence[Any]) -> list[Any]:
+    """The first few names whose bits are set."""
+    found: list[Any] = []
+    while mask and len(found) < _NAMED:
+        low = mask & -mask
+        found.append(names[low.bit_length() - 1])
+        mask ^= low
+    return found
+
+
+def _names(names: Iterable[Any], count: int) -> str:
+    shown = list(map(str, names))
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,33 @@
+"""Streaming applications of the papers, ready to run: structure, plant and a load, one function each.
+
+>>> from dspkit import run, topologies
+>>> from dspkit.policies.ds2 import DS2
+>>> history = run(DS2(), topologies.word_count().simulator(), steps=4)
+>>> history[-1].snapshot.deployment.parallelism
+{'source': 1, 'flat_map': 1, 'count': 3, 'sink': 3}
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+
+from .app import App
+from .autrascale import case_study, word_count
+from .stela import diamond, linear, network_monitoring, page_load, processing, star
+
+__all__ = [
+    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "page_load", "processing", "star",
+    "word_count",
+]  # fmt: skip
+
+
+def available() -> dict[str, Callable[[], App]]:
+    """Every application of this module by its name."""
+    module = sys.modules[__name__]
+    return {
+        name: function
+        for name, function in sorted(vars(module).items())
+        if inspect.isfunction(function) and function.__annotations__.get("return") == "App"
+    }

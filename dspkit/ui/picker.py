@@ -1,0 +1,71 @@
+"""Pick an operator and see why its ETP is what it is; no run, no thread: each change is drawn at once."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+
+from .. import plots
+from ..etp import explain, graph, rank, rates
+from .controls import WIDE, slider
+from .view import show_plot
+
+_BUTTONS = 14  # operators beyond which a list is easier to read than buttons
+
+
+class EtpPicker:
+    """The graph with each operator's ETP, a button for each operator that tells why, and the congestion rate.
+
+    Or plain calls: `plots.etp(topology, rates, operator="count")` and `etp.explain(topology, rates, "count")`.
+    """
+
+    def __init__(self, topology: Any, measured: Any, congestion_rate: float = 1.2, *, operator: Any = None):
+        """`topology` and `measured` are whatever `dspkit.etp` takes: a Snapshot, data frames, plain mappings."""
+        self._graph, self._rates = graph(topology), rates(measured)
+        ranked = rank(self._graph, self._rates, congestion_rate)
+        first = ranked.operator.iloc[0] if operator is None else operator
+        self._names = {str(o): o for o in self._graph.order}
+        pick = w.ToggleButtons if len(self._names) <= _BUTTONS else w.Dropdown
+        layout = {"width": "auto"}
+        style = {"button_width": "auto"} if pick is w.ToggleButtons else {}
+        self.pick = pick(options=list(self._names), value=str(first), layout=layout, style=style)
+        self.rate = slider(1.0, 3.0, congestion_rate, "congestion rate", "input over processing rate that is too much")
+        self.rate.style = WIDE
+        self.chart, self.why, self.code, self.error = w.Output(), w.HTML(), w.HTML(), w.HTML()
+        for widget in (self.pick, self.rate):
+            widget.observe(lambda _: self._draw(), "value")
+        self.box = w.VBox([self.rate, self.pick, self.error, self.chart, self.why, self.code])
+        self.box.add_class("dspkit")
+        self._draw()
+
+    @property
+    def operator(self) -> Any:
+        """The operator that is picked; set it to pick another."""
+        return self._names[self.pick.value]
+
+    @operator.setter
+    def operator(self, name: Any) -> None:
+        self.pick.value = str(name)
+
+    def _draw(self) -> None:
+        try:
+            limit = round(self.rate.value, 10)
+            picture = plots.etp(self._graph, self._rates, limit, operator=self.operator)
+            lines = explain(self._graph, self._rates, self.operator, limit).lines()
+            show_plot(self.chart, picture, bar=False)
+            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+            self.why.value = f"<ul style='line-height:1.4'>{items}</ul><p><em>{escape(picture.summary)}</em></p>"
+            call = f"plots.etp(topology, rates, {limit:g}, operator={self.operator!r})"
+            self.code.value = f"<b>The same as code</b><pre>{escape(call)}</pre>"
+            self.error.value = ""
+        except Exception as error:  # shown where it is seen, not in a log
+            self.error.value = (
+                f'<p class="dspkit-error" role="alert">⚠ {escape(f"{type(error).__name__}: {error}")}</p>'
+            )
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.box)  # type: ignore[no-untyped-call]
