@@ -93,6 +93,21 @@ class Forecast:
         return float(self.mean.max())
 
 
+class Learned:
+    """Base of frozen dataclasses that hold arrays: equal if all they hold is, so that states can be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _same(tuple(vars(self).values()), tuple(vars(other).values()))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(np.array_equal(one, other))
+
+
 @runtime_checkable
 class Predictor(Protocol):
     """Learns from a series and says what comes next. Pure: what it learned is handed back to it."""

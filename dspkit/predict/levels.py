@@ -6,16 +6,17 @@ The chain is at the level of the last value; h steps later it is distributed as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from ..knobs import knob
 from . import markov
-from .base import Array, Forecast, Levelled, Series, ahead, needs, positive
+from .base import Array, Forecast, Learned, Levelled, Series, ahead, needs, positive
 
 
-class Chain(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Chain(Learned):
     edges: Array  # between levels
     matrix: Array
     sorted: Array  # all values seen

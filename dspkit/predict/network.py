@@ -14,16 +14,17 @@ of resilient backpropagation.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from ..knobs import knob
-from .base import DAY_S, Array, Forecast, Levelled, Series, ahead, needs
+from .base import DAY_S, Array, Forecast, Learned, Levelled, Series, ahead, needs
 
 
-class Net(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Net(Learned):
     """What was learned: plain arrays, so that a forecast needs no scikit-learn."""
 
     weights: tuple[Array, ...]
@@ -70,7 +71,7 @@ class SeasonalNetwork(Levelled):
         net = Net(weights, biases, least, span, (low, wide), ())
         unseen = slice(split, None) if split < count else slice(0, None)
         errors = targets[unseen] - net(inputs[unseen])
-        return net._replace(errors=tuple(errors.T))
+        return replace(net, errors=tuple(errors.T))
 
     def forecast(self, memory: Net | None, past: Series, horizon: int = 1) -> Forecast:
         """Beyond its outputs the net goes on from what it predicted."""
