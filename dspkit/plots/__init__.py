@@ -1,7 +1,13 @@
 """Pictures of a run: pure functions from a History (or its parts) to plotly data and one sentence that says it."""
 
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
+from .elastic import elastic
+from .forecast import forecast
 from .graph import positions, topology
 from .timeline import tell, timeline, workload
+from .tradeoff import tradeoff
 
-__all__ = ["MOST_POINTS", "PLOTLY_MIME", "Plot", "positions", "si", "tell", "timeline", "topology", "workload"]
+__all__ = [
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "forecast", "positions", "si", "tell", "timeline", "topology",
+    "tradeoff", "workload",
+]  # fmt: skip

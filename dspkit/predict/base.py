@@ -74,6 +74,12 @@ class Series:
     def times_s(self) -> Array:
         return self.start_s + self.every_s * np.arange(len(self))
 
+    @property
+    def varies(self) -> bool:
+        """Whether the values differ by more than rounding."""
+        x = self.values
+        return len(x) > 0 and bool(np.ptp(x) > 1e-9 * max(1.0, float(np.abs(x).max())))
+
     def forecast(self, predictor: Predictor, horizon: int = 1) -> Forecast:
         """What `predictor` says of the next `horizon` values, after it learned from these."""
         return predictor.forecast(predictor.learn(self), self, horizon)

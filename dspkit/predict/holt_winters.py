@@ -51,9 +51,7 @@ class HoltWinters(Levelled):
         return positive(np.asarray(prediction.predicted_mean), bounds[:, 0], bounds[:, 1])
 
     def _enough(self, past: Series) -> bool:
-        x = past.values
-        varies = len(x) > 0 and np.ptp(x) > 1e-9 * max(1.0, float(np.abs(x).max()))
-        return varies and len(x) >= max(10, 2 * self.season + 2)
+        return past.varies and len(past) >= max(10, 2 * self.season + 2)
 
     def _model(self, past: Series) -> Any:
         """With starting values from the data, so that constants learned before fit any later past."""

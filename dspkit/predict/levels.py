@@ -35,19 +35,21 @@ class MarkovLevels(Levelled):
     def learn(self, past: Series) -> Chain | None:
         if len(past) < 2:
             return None
+        x = past.values
+        below = x[x < x.max()]  # the greatest value has a level of its own at least, or there is but one value
         inner = np.linspace(0, 1, self.levels + 1)[1:-1]
-        edges = np.unique(np.quantile(past.values, inner))
-        at = np.searchsorted(edges, past.values, side="right")
-        order = np.argsort(past.values, kind="stable")
+        edges = np.unique(np.minimum(np.quantile(x, inner), below.max())) if len(below) else below
+        at = np.searchsorted(edges, x)
+        order = np.argsort(x, kind="stable")
         matrix = markov.transition_matrix(at, k=len(edges) + 1)
-        return Chain(edges, matrix, past.values[order], at[order])
+        return Chain(edges, matrix, x[order], at[order])
 
     def forecast(self, memory: Chain | None, past: Series, horizon: int = 1) -> Forecast:
         needs(past)
         steps = ahead(horizon)
         if memory is None:
             return self._around(np.full(steps, past.values[-1]), [])
-        now = int(np.searchsorted(memory.edges, past.values[-1], side="right"))
+        now = int(np.searchsorted(memory.edges, past.values[-1]))
         k = len(memory.matrix)
         seen = np.bincount(memory.level, minlength=k)
         means = np.bincount(memory.level, memory.sorted, k) / np.maximum(seen, 1)

@@ -55,9 +55,9 @@ class SeasonalNetwork(Levelled):
     seed: int = knob(0, "of the first weights", low=0, high=2**32 - 1)
 
     def learn(self, past: Series) -> Net | None:
-        """None if there are fewer than twenty examples."""
+        """None if there are fewer than twenty examples, or all are the same."""
         count = len(past) - self.last - self.outputs + 1
-        if count < 20:
+        if count < 20 or not past.varies:
             return None
         ends = np.arange(self.last - 1, self.last - 1 + count)
         inputs = self._inputs(past, ends)
@@ -66,7 +66,7 @@ class SeasonalNetwork(Levelled):
         least, low = inputs[:split].min(axis=0), float(past.values.min())
         span = np.ptp(inputs[:split], axis=0)
         span = np.where(span > 0, span, 1.0)
-        wide = float(np.ptp(past.values)) or 1.0
+        wide = float(np.ptp(past.values))
         weights, biases = self._train((inputs[:split] - least) / span, (targets[:split] - low) / wide)
         net = Net(weights, biases, least, span, (low, wide), ())
         unseen = slice(split, None) if split < count else slice(0, None)

@@ -5,6 +5,7 @@ The variance of a forecast h steps ahead is $\sigma^2\sum_{j<h}\psi_j^2$, with $
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -30,11 +31,13 @@ class AutoRegression(Levelled):
     def learn(self, past: Series) -> Fitted | None:
         """None if there are not three times as many values as weights, or all are the same."""
         x, lags = past.values, self.lags
-        if len(x) < 3 * (lags + 1) or np.ptp(x) <= 1e-9 * max(1.0, float(np.abs(x).max())):
+        if len(x) < 3 * (lags + 1) or not past.varies:
             return None
         from statsmodels.tsa.ar_model import AutoReg
 
-        fit = AutoReg(x, lags=lags, trend="c").fit()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of values on a line many weights are right: the shortest are taken
+            fit = AutoReg(x, lags=lags, trend="c").fit()
         constant, *weights = (float(p) for p in fit.params)
         return Fitted(constant, tuple(weights), float(np.sqrt(fit.sigma2)))
 

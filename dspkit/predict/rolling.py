@@ -7,12 +7,13 @@ sMAPE $= \frac2n\sum\frac{|f-x|}{|f|+|x|}$; MASE: the mean error over that of th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import MetricError
+from ..knobs import call
 from ..workload import Workload
 from .base import Array, Predictor, Series, ahead
 
@@ -128,8 +129,11 @@ def backtest(
 
 
 def compare(predictors: Iterable[Predictor], trace: Series | Workload, **options: int | None) -> pd.DataFrame:
-    """The scores of each predictor on the same origins, best MASE first."""
+    """The scores of each predictor on the same origins, best MASE first; a second one of a kind shows its knobs."""
     import pandas as pd
 
-    rows = {p.name: backtest(p, trace, **options).scores for p in predictors}  # type: ignore[arg-type]
+    rows: dict[str, dict[str, float]] = {}
+    for p in predictors:
+        name = call(p) if p.name in rows and is_dataclass(p) else p.name
+        rows[name] = backtest(p, trace, **options).scores  # type: ignore[arg-type]
     return pd.DataFrame.from_dict(rows, orient="index").sort_values("MASE")
