@@ -13,7 +13,7 @@ from .base import DASHES, MOST_POINTS, PALETTE, Plot, Spec, axis, plot, si
 RULES = {
     "mid-term": ("diamond", PALETTE[1]),
     "short-term": ("triangle-up", PALETTE[0]),
-    "other": ("circle", PALETTE[6]),
+    "decision": ("circle", PALETTE[6]),
 }
 
 
@@ -64,7 +64,7 @@ def _tell(history: History) -> str:
 
 def _rule(step: Step) -> str:
     why = step.decision.why if step.decision else {}
-    return next((rule for rule in RULES if rule in why), "other")
+    return next((rule for rule in RULES if rule in why), "decision")
 
 
 def _line(t: list[float], values: list[float | None] | list[float] | list[int], name: str, colour: str, dash: str,

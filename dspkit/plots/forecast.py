@@ -11,6 +11,8 @@ from .base import PALETTE, Plot, Spec, axis, plot, si
 if TYPE_CHECKING:
     from ..predict import Backtest
 
+UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
+
 
 def forecast(result: Backtest, step: int = 1, *, title: str = "") -> Plot:
     """What a predictor said `step` values ahead, with its interval, over what came."""
@@ -18,7 +20,10 @@ def forecast(result: Backtest, step: int = 1, *, title: str = "") -> Plot:
     if not 1 <= step <= horizon:
         raise MetricError(f"step={step}", expected=f"1 to {horizon}, the backtest's horizon", fix="predict further")
     at = step - 1
-    t = (result.origins_s + at * result.every_s).tolist()
+    seconds = result.origins_s + at * result.every_s
+    span = float(seconds[-1] - seconds[0])
+    unit, length = next((u for u in UNITS if span > 3 * u[1]), UNITS[-1])
+    t = (seconds / length).tolist()
     low, high, mean, actual = (getattr(result, part)[:, at].tolist() for part in ("low", "high", "mean", "actual"))
     band: Spec = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
     traces: list[Spec] = [
@@ -37,7 +42,7 @@ def forecast(result: Backtest, step: int = 1, *, title: str = "") -> Plot:
         f"came lay in the {result.level:.0%} interval."
     )
     layout = {
-        "xaxis": axis("seconds"),
+        "xaxis": axis(unit),
         "yaxis": axis("records/s", rangemode="tozero"),
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
     }

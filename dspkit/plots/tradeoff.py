@@ -66,7 +66,7 @@ def tradeoff(frame: pd.DataFrame, x: str, y: str, *, here: Mapping[str, float] |
     layout = {
         "xaxis": axis(_words(x), domain=[0, 0.45], type="category", showgrid=False),
         "yaxis": axis(_words(y), type="category", showgrid=False),
-        "xaxis2": axis("replica-seconds", domain=[0.62, 1], anchor="y2"),
+        "xaxis2": axis("replica-seconds", domain=[0.64, 1], anchor="y2"),
         "yaxis2": axis("events lost, %", anchor="x2", rangemode="tozero"),
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
     }

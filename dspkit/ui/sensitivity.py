@@ -21,7 +21,7 @@ from .controls import ROOM, WIDE, control, read
 from .settings import _imports
 from .view import _show
 
-KNOBS = ("replicas", "mid_replicas", "upper", "lower", "mid_s")  # R, R', the thresholds, t_m
+KNOBS = ("replicas", "mid_replicas", "upper", "lower", "mid_s", "mid_term")  # R, R', the thresholds, t_m
 NICE = {"mid_s": (20, 50, 100, 150, 200, 300), "upper": (0.6, 0.7, 0.8, 0.9, 1.0, 1.2)}
 VALUES = 6  # of a knob in a sweep
 
@@ -63,13 +63,13 @@ class Sensitivity:
         )
         self.button = w.Button(description="Sweep", icon="th", tooltip="run all combinations of the two knobs")
         self._chart, self._map = w.Output(), w.Output()
-        self._said, self._error, self._code = w.HTML(), w.HTML(), w.HTML()
+        self._said, self._error, self._code, self._words, self._stale = (w.HTML() for _ in range(5))
         left = w.VBox(
-            [self.app, *self.sliders.values(), self._said, w.HTML("<hr>"), self.x, self.y, self.button],
+            [self.app, *self.sliders.values(), self._said, w.HTML("<hr>"), self.x, self.y, self.button, self._stale],
             layout={"flex": "0 0 350px", "overflow": "hidden"},
         )
         right = w.VBox(
-            [self._map, self._chart, self._code],
+            [self._map, self._chart, self._words, self._code],
             layout={"flex": "1 1 600px", "min_width": "600px", "overflow": "hidden"},
         )
         self.view = w.VBox([self._error, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
@@ -96,7 +96,8 @@ class Sensitivity:
             f"{plots.si(lost.dropped)} refused by full queues, {plots.si(lost.waiting)} waiting at the end. "
             f"<b>{plots.si(lost.replica_seconds)}</b> replica-seconds, {rescalings} rescalings.</p>"
         )
-        _show(self._chart, plots.elastic(history), bar=False)
+        chart = plots.elastic(history)
+        _show(self._chart, chart, bar=False)
         app_name, seconds = self.app.value, f", duration_s={self._duration_s:g}" if self._duration_s != 600 else ""
         lines = (
             f"from dspkit import plots, sensitivity, topologies\n{_imports(policy)}\n"
@@ -106,6 +107,7 @@ class Sensitivity:
             f"frame = sensitivity.sweep(app, {call(policy)}, axes{seconds})\n"
             f"plots.tradeoff(frame, {self.x.value!r}, {self.y.value!r})"
         )
+        self._chart_words = chart.summary
         self._code.value = f"<b>The same as code</b><pre>{escape(lines)}</pre>"
         self._draw_map()
         return history
@@ -120,7 +122,7 @@ class Sensitivity:
             self.frame = sensitivity.sweep(app, self.policy, self._axes(), duration_s=self._duration_s)
         finally:
             self.button.description = "Sweep"
-        self._swept = (self.x.value, self.y.value)
+        self._swept, self._swept_with = (self.x.value, self.y.value), (self.app.value, self.policy)
         self._draw_map()
         return self.frame
 
@@ -147,8 +149,20 @@ class Sensitivity:
         counted = events_lost(self.history)
         here = {"lost": counted.share, "replica_seconds": counted.replica_seconds}
         x, y = self._swept
-        here |= {axis: getattr(self.policy, axis) for axis in (x, y)}
-        _show(self._map, plots.tradeoff(self.frame, x, y, here=here), bar=False)
+        others = {axis: getattr(self.policy, axis) for axis in (x, y)}
+        fresh = self._swept_with == (self.app.value, replace(self.policy, **self._former(x, y)))
+        if fresh:  # else the cell is of a run with other knobs
+            here |= others
+        note = "" if fresh else "The map is of the knobs before: press <b>Sweep</b> for one of these."
+        self._stale.value = f"<p style='line-height:1.4'>{note}</p>"
+        picture = plots.tradeoff(self.frame, x, y, here=here)
+        _show(self._map, picture, bar=False)
+        said = escape(f"{picture.summary} {self._chart_words}")
+        self._words.value = f"<div style='line-height:1.4'><em>{said}</em></div>"
+
+    def _former(self, x: str, y: str) -> dict[str, Any]:
+        """The swept knobs as they were then: that they differ now does not make the map old."""
+        return {axis: getattr(self._swept_with[1], axis) for axis in (x, y)}
 
     def _guard(self, act: Callable[[], Any]) -> Callable[..., None]:
         """An error becomes a line in the view; the line goes when something succeeds."""
