@@ -330,3 +330,20 @@ def test_learning_libraries_load_only_when_they_are_used():
     code = "import sys, dspkit.predict, dspkit.policies.fission; print(*{m.split('.')[0] for m in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"statsmodels", "sklearn", "scipy", "pandas"} & set(loaded)
+
+
+@pytest.mark.parametrize("predictor", [AutoRegression(), HoltWinters(), SeasonalNetwork()], ids=lambda p: p.name)
+def test_a_missing_library_is_named_with_what_to_do(predictor, monkeypatch):
+    import sys
+
+    for name in [m for m in sys.modules if m.partition(".")[0] in ("statsmodels", "sklearn")]:
+        monkeypatch.delitem(sys.modules, name)
+    for package in ("statsmodels", "sklearn"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(DspkitError, match=r"dspkit\[predict\]"):
+        predictor.learn(_waves(100))
+
+
+def test_two_of_a_kind_are_told_apart():
+    scores = compare([MarkovLevels(), MarkovLevels(stationary=True)], _waves(100), horizon=1)
+    assert set(scores.index) == {"markov levels", "MarkovLevels(stationary=True)"}

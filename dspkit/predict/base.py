@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..errors import MetricError
+from ..errors import MetricError, NotFoundError
 from ..knobs import Knobs, knob
 from ..workload import Trace, Workload
 
@@ -168,3 +169,14 @@ def ahead(horizon: int) -> int:
     if not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1:
         raise MetricError(f"horizon={horizon!r}", expected="a whole number from 1 up", fix="as in horizon=5")
     return horizon
+
+
+def library(name: str) -> Any:
+    """A module of the extra `predict`, loaded on first use."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        raise NotFoundError(
+            f"a predictor without {package}", expected=f"{package} installed", fix="pip install 'dspkit[predict]'"
+        ) from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import KnobError
 from ..knobs import knob
-from .base import Forecast, Levelled, Series, ahead, needs, positive
+from .base import Forecast, Levelled, Series, ahead, library, needs, positive
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ class HoltWinters(Levelled):
     def _model(self, past: Series) -> Any:
         """With starting values from the data, so that constants learned before fit any later past."""
         import pandas as pd
-        from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
-        return ETSModel(
+        return library("statsmodels.tsa.exponential_smoothing.ets").ETSModel(
             pd.Series(past.values),  # its predictions need an index
             error="add",
             trend="add" if self.trend else None,

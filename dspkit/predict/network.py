@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..knobs import knob
-from .base import DAY_S, Array, Forecast, Learned, Levelled, Series, ahead, needs
+from .base import DAY_S, Array, Forecast, Learned, Levelled, Series, ahead, library, needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +100,7 @@ class SeasonalNetwork(Levelled):
         return np.stack([*calendar, *loads], axis=1)
 
     def _train(self, inputs: Array, targets: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        from sklearn.neural_network import MLPRegressor
-
-        net = MLPRegressor(
+        net = library("sklearn.neural_network").MLPRegressor(
             hidden_layer_sizes=(self.hidden,), activation="tanh", solver="lbfgs", alpha=1e-4, max_iter=self.iterations,
             random_state=self.seed,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..knobs import knob
-from .base import Forecast, Levelled, Series, ahead, needs, positive
+from .base import Forecast, Levelled, Series, ahead, library, needs, positive
 
 
 class Fitted(NamedTuple):
@@ -33,11 +33,9 @@ class AutoRegression(Levelled):
         x, lags = past.values, self.lags
         if len(x) < 3 * (lags + 1) or not past.varies:
             return None
-        from statsmodels.tsa.ar_model import AutoReg
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of values on a line many weights are right: the shortest are taken
-            fit = AutoReg(x, lags=lags, trend="c").fit()
+            fit = library("statsmodels.tsa.ar_model").AutoReg(x, lags=lags, trend="c").fit()
         constant, *weights = (float(p) for p in fit.params)
         return Fitted(constant, tuple(weights), float(np.sqrt(fit.sigma2)))
 
