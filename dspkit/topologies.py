@@ -64,7 +64,7 @@ def available() -> dict[str, Callable[[], App]]:
     return {
         name: function
         for name, function in sorted(vars(module).items())
-        if inspect.isfunction(function) and function.__annotations__.get("return") == "App"
+        if inspect.isfunction(function) and function.__annotations__.get("return") == "App" and name[0] != "_"
     }
 
 

@@ -90,7 +90,9 @@ def test_the_trade_off_marks_what_none_beats_and_says_the_extremes():
     assert len(points["x"]) == 4
     assert list(zip(front["x"], front["y"], strict=True)) == [(100, 50), (150, 30), (200, 20)]
     assert (cell["x"], cell["y"], star["y"]) == (["2"], ["10"], [20])
-    assert "50 % at a 1 and b, s 10" in plot.summary
+    assert "the least is lost with 20 % at a 2 and b 10 s (200 replica-seconds)" in plot.summary
+    assert "the most with 50 % at a 1 and b 10 s (100 replica-seconds)" in plot.summary
+    assert "the cheapest loses 50 % at a 1" in plot.summary
     assert "3 are beaten by none" in plot.summary
     assert plot.figure  # plotly takes it
 

@@ -41,7 +41,7 @@ def tradeoff(frame: pd.DataFrame, x: str, y: str, *, here: Mapping[str, float] |
         heat |= {"texttemplate": "%{z:.1f}", "textfont": {"size": 11}}
     ordered = frame.sort_values(["replica_seconds", "lost"])
     best = _undominated(ordered)
-    labels = [f"{_words(x)} {_tick(a)}, {_words(y)} {_tick(b)}" for a, b in zip(ordered[x], ordered[y], strict=True)]
+    labels = [f"{_valued(x, a)}, {_valued(y, b)}" for a, b in zip(ordered[x], ordered[y], strict=True)]
     points: Spec = {
         "type": "scatter", "xaxis": "x2", "yaxis": "y2", "mode": "markers", "name": "a setting",
         "x": ordered.replica_seconds.tolist(), "y": (100 * ordered.lost).tolist(), "text": labels,
@@ -84,7 +84,7 @@ def _tell(frame: Any, x: str, y: str, best: Any) -> str:
     cheap = frame.loc[frame.replica_seconds.idxmin()]
 
     def words(row: Any) -> str:
-        setting = f"{_words(x)} {_tick(row[x])} and {_words(y)} {_tick(row[y])}"
+        setting = f"{_valued(x, row[x])} and {_valued(y, row[y])}"
         return f"{100 * row.lost:.3g} % at {setting} ({si(row.replica_seconds)} replica-seconds)"
 
     return (
@@ -95,6 +95,11 @@ def _tell(frame: Any, x: str, y: str, best: Any) -> str:
 
 def _tick(value: Any) -> str:
     return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _valued(name: str, value: Any) -> str:
+    unit = " s" if name.endswith("_s") else ""
+    return f"{name.removesuffix('_s').replace('_', ' ')} {_tick(value)}{unit}"
 
 
 def _words(name: str) -> str:
