@@ -381,7 +381,7 @@ def test_a_policy_without_words_or_with_errors_of_its_own_does_no_harm():
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(DspkitError, match="one of diamond, star, word_count"):
+    with pytest.raises(DspkitError, match="one of diamond, .*word_count"):
         ui.Explorer("typo")
     with pytest.raises(DspkitError, match="did you mean 'ds2'"):
         ui.Explorer(policy="ds")

@@ -10,7 +10,7 @@ from dspkit.policies.fission import Fission
 
 @pytest.fixture(scope="module")
 def page():
-    return ui.Sensitivity("tweet_words", duration_s=120)
+    return ui.Sensitivity("tweet_words", duration_s=60)
 
 
 def _spec(output):
@@ -27,7 +27,7 @@ def test_it_has_the_sliders_that_the_paper_varies(page):
 def test_a_moved_slider_is_another_run_of_which_the_map_shows_where_it_is(page):
     page.sliders["mid_replicas"].value = 8
     assert page.policy == Fission(mid_replicas=8)
-    expected = sensitivity.play(topologies.tweet_words(), page.policy, duration_s=120)
+    expected = sensitivity.play(topologies.tweet_words(), page.policy, duration_s=60)
     assert page.history == expected
     assert "Fission(mid_replicas=8)" in page._code.value
     names = [t.get("name") for t in _spec(page._map)["data"]]
@@ -46,14 +46,14 @@ def test_a_knob_that_was_not_swept_makes_the_map_old_until_it_is_swept_again(pag
     page.sliders["upper"].value = 1.0
 
 
-def test_other_axes_and_another_application(page):
+def test_other_axes_and_another_application():
+    page = ui.Sensitivity("tweet_words", duration_s=10)
     page.x.value, page.y.value = "upper", "replicas"
     frame = page.sweep()
     assert {"upper", "replicas"} <= set(frame)
     page.app.value = "news_entities"
     assert page.error == ""
     assert page.history.topology == topologies.news_entities().topology
-    page.app.value = "tweet_words"
 
 
 def test_what_does_not_go_together_is_a_line_and_goes_when_it_does(page):

@@ -112,17 +112,17 @@ class Fission(Knobs):
         expected = self._predict(seen, snapshot.window_s) if mid else {}
         now, wanted = snapshot.deployment.parallelism, {}
         why: dict[str, Any] = {}
+        for name in seen:
+            change, seen[name], rule = self._manage(seen[name], expected.get(name), short)
+            if change:
+                wanted[name] = min(max(1, now[name] + change), self.most)
+                why.setdefault(rule, {})[name] = f"{change:+d}"
         if short:
             why["load"] = {n: round(load, 4) for n, load in loads.items() if load is not None}
             why["state"] = {n: NAMES[s.state] for n, s in seen.items() if s.state is not None}
         if expected:
             why["expected"] = {n: NAMES[state] for n, (state, _) in expected.items()}
             why["chance of U, B, O"] = {n: [round(p, 4) for p in e] for n, (_, e) in expected.items()}
-        for name in seen:
-            change, seen[name], rule = self._manage(seen[name], expected.get(name), short)
-            if change:
-                wanted[name] = min(max(1, now[name] + change), self.most)
-                why.setdefault(rule, {})[name] = f"{change:+d}"
         target = snapshot.deployment.scaled(state.topology.clip({**now, **wanted})) if wanted else snapshot.deployment
         return State(state.topology, (ticks[0], ticks[1]), FrozenMap(seen)), Decision(
             target, why or {"rule": "measures"}
