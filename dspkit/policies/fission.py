@@ -114,8 +114,9 @@ class Fission(Knobs):
         why: dict[str, Any] = {}
         for name in seen:
             change, seen[name], rule = self._manage(seen[name], expected.get(name), short)
-            if change:
-                wanted[name] = min(max(1, now[name] + change), self.most)
+            after = min(max(1, now[name] + change), self.most) if change else now[name]
+            if after != now[name]:
+                wanted[name] = after
                 why.setdefault(rule, {})[name] = f"{change:+d}"
         if short:
             why["load"] = {n: round(load, 4) for n, load in loads.items() if load is not None}
