@@ -1,6 +1,6 @@
-"""Guards around any policy: bounds, a rest after each change, a budget of changes.
+"""Guards around any policy: bounds, a rest after each change, a budget of changes; and a look ahead, `Predictive`.
 
-Each takes what the inner policy wants and lets through what its rule allows. The inner policy is asked in every
+Guards take what the inner policy wants and let through what their rule allows. The inner policy is asked in every
 window, so it goes on learning; it must read what really runs from the snapshot, as every policy does.
 """
 
@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from ..core import Decision, Deployment, Policy, Snapshot, Topology
 from ..errors import KnobError
+from ..frozen import FrozenMap
 from ..knobs import Knobs, knob
+from ..predict.base import Predictor
+from ..predict.proactive import Outlook, as_if
 
 
 @dataclass(frozen=True)
@@ -123,3 +126,66 @@ class RescaleBudget(_Timed):
     def _rule(self, times: tuple[float, ...], t: float) -> tuple[tuple[float, ...], str]:
         spent = tuple(x for x in times if t - x < self.period_s)
         return spent, f"{self.changes} changes in {self.period_s:g} s are spent" if len(spent) >= self.changes else ""
+
+
+class _Past(NamedTuple):
+    """What a look ahead remembers: an outlook for each source, and the inner policy's own state."""
+
+    topology: Topology
+    outlooks: Mapping[str, Outlook]
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Predictive(_Wrapper):
+    """Makes any policy proactive: it decides on the window as it would look at the greatest load expected soon.
+
+    Each source's rates are kept and predicted by themselves; as ELYSIUM does, the greatest of the next `ahead` windows
+    counts. Until there are `least` windows the policy sees what is.
+    """
+
+    predictor: Predictor
+    ahead: int = knob(5, "windows to look ahead", low=1, high=120, source="ELYSIUM's 5 minutes")
+    memory: int = knob(240, "windows kept to learn from", low=10, high=10_080)
+    least: int = knob(20, "windows before the first forecast", low=2, high=10_080)
+    relearn: int = knob(10, "windows from one learning to the next", low=1, high=10_080)
+    factor: float = knob(1.0, "times the forecast; ELYSIUM's prototype takes 1.2", low=0.1, high=5.0)
+    bound: str = knob("mean", "which end of the forecast counts", choices=("mean", "high"))
+    never_below: bool = knob(True, "never less than the load now", choices=(True, False))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
+            came = f"predictor {self.predictor!r}"
+            raise KnobError(came, expected="a predictor that is made", fix="as in Predictive(DS2(), AutoRegression())")
+
+    @property
+    def name(self) -> str:
+        return f"predictive({self.policy.name}, {self.predictor.name})"
+
+    @property
+    def reference(self) -> Any:
+        keys = (getattr(thing, "reference", ()) for thing in (self.policy, self.predictor))
+        return tuple(dict.fromkeys(k for key in keys for k in ((key,) if isinstance(key, str) else key)))
+
+    def init(self, topology: Topology, seed: int = 0) -> Any:
+        outlooks = FrozenMap({source: Outlook() for source in topology.sources})
+        return _Past(topology, outlooks, self.policy.init(topology, seed))
+
+    def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
+        outlooks, expected = {}, {}
+        for source in state.topology.sources:
+            rate = snapshot.source_rates.get(source)
+            outlook = state.outlooks[source].see(rate, snapshot, self.memory)
+            outlook = outlook.learn(self.predictor, self.least, self.relearn)
+            if rate is not None and len(outlook.rates) >= self.least:
+                forecast = outlook.forecast(self.predictor, self.ahead)
+                soon = self.factor * float((forecast.high if self.bound == "high" else forecast.mean).max())
+                expected[source] = max(soon, rate) if self.never_below else soon
+            outlooks[source] = outlook
+        seen = as_if(state.topology, snapshot, expected)
+        inner, decision = self.policy.step(state.inner, seen)
+        if expected:
+            told = {source: round(rate, 3) for source, rate in expected.items()}
+            decision = Decision(decision.deployment, {**decision.why, "expected source rate": told})
+        return _Past(state.topology, FrozenMap(outlooks), inner), decision

@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 from .app import App
 from .autrascale import case_study, word_count
+from .fission import news_entities, tweet_branches, tweet_words
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 
 __all__ = [
-    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "page_load", "processing", "star",
-    "word_count",
+    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
+    "processing", "star", "tweet_branches", "tweet_words", "word_count",
 ]  # fmt: skip
 
 

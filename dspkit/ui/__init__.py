@@ -3,6 +3,7 @@
 from .explorer import Explorer
 from .lesson import Lesson
 from .picker import EtpPicker
+from .sensitivity import Sensitivity
 from .settings import Settings
 
-__all__ = ["EtpPicker", "Explorer", "Lesson", "Settings"]
+__all__ = ["EtpPicker", "Explorer", "Lesson", "Sensitivity", "Settings"]

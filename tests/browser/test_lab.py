@@ -170,3 +170,31 @@ def test_notebook_01_in_the_lab(url, page, page_errors):
         page.screenshot(path=SHOTS / f"01_simulator_{n}.png")
     assert page.locator(".dspkit-error").count() == 0
     assert [e for e in page_errors if not e.startswith("request")] == []
+
+
+def test_notebook_06_in_the_lab(url, page, page_errors):
+    """The sensitivity page: a slider moved by keyboard is another run, and the map marks it."""
+    page.set_viewport_size({"width": 1500, "height": 1320})
+    page.goto(url.replace("00_start.ipynb", "06_markov.ipynb") + "&reset")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+    idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
+    page.wait_for_function(idle, timeout=60_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    _button(page, "Sweep").wait_for(timeout=90_000)
+    page.wait_for_function(idle, timeout=120_000)
+    view = page.locator(".dspkit").first
+    view.evaluate("e => e.scrollIntoView({block: 'start'})")
+    lost = view.get_by_text("events lost:")
+    before = lost.inner_text()
+    _press(page, page.locator(".widget-slider", has_text="upper").locator(".noUi-handle"), "ArrowLeft", 5)
+    page.wait_for_function(
+        "before => ![...document.querySelectorAll('.dspkit p')].some(p => p.innerText === before)",
+        arg=before,
+        timeout=30_000,
+    )
+    view.get_by_text("The map is of the knobs before").wait_for(timeout=10_000)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "06_markov.png")
+    assert page.locator(".dspkit-error").count() == 0
+    assert page_errors == []

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dspkit
-from dspkit import Decision, Deployment, Policy, Simulator, Topology, mape, policies, workload
+from dspkit import Decision, Deployment, Policy, Simulator, Topology, mape, policies, predict, workload
 from dspkit.knobs import call, knobs
 from dspkit.plant import Plant, Service
 from dspkit.policies import _template, wrappers
@@ -20,6 +20,7 @@ ALL = [
     *(policies.get(name)() for name in policies.available()),
     *(cls() for cls in policies.defined_in(_template)),
     *(wrap(policies.get("ds2")()) for wrap in (wrappers.Bounded, wrappers.Cooldown, wrappers.RescaleBudget)),
+    *(wrappers.Predictive(policies.get("ds2")(), kind(), least=3, relearn=2) for kind in predict.available().values()),
 ]
 each = pytest.mark.parametrize("policy", ALL, ids=lambda policy: policy.name)
 CHAIN = Topology.chain("source", "work", "sink", max_parallelism=6)

@@ -1,0 +1,139 @@
+r"""Backtest with a rolling origin: predict, look, move on; three losses and how often the interval held.
+
+sMAPE $= \frac2n\sum\frac{|f-x|}{|f|+|x|}$; MASE: the mean error over that of the last value on the first past (below
+1 beats it); pinball loss of quantile q: $\max(q(x-f), (q-1)(x-f))$, the mean over the interval's ends and the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import MetricError
+from ..knobs import call
+from ..workload import Workload
+from .base import Array, Predictor, Series, ahead
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def smape(actual: Array, forecast: Array) -> float:
+    """Symmetric mean absolute percentage error, 0 to 2; a right forecast of nothing is no error."""
+    size = np.abs(actual) + np.abs(forecast)
+    return float(np.mean(np.where(size > 0, 2 * np.abs(forecast - actual) / np.where(size > 0, size, 1), 0.0)))
+
+
+def mase(actual: Array, forecast: Array, past: Array, season: int = 1) -> float:
+    """Mean absolute error over that of the value one season before, within `past`."""
+    scale = np.abs(past[season:] - past[:-season]).mean()
+    error = np.abs(forecast - actual).mean()
+    return float(error / scale) if scale > 0 else (0.0 if error == 0 else float("inf"))
+
+
+def pinball(actual: Array, forecast: Array, quantile: float) -> float:
+    """Loss that is least when `forecast` is that quantile of what comes."""
+    over = actual - forecast
+    return float(np.mean(np.maximum(quantile * over, (quantile - 1) * over)))
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """Forecasts beside what came: arrays of (origins, steps ahead), and the losses over all of them."""
+
+    name: str
+    level: float
+    origins_s: Array  # time of the first value that was to be predicted
+    every_s: float
+    actual: Array
+    mean: Array
+    low: Array
+    high: Array
+    past: Array  # values before the first origin, which MASE is scaled by
+
+    @property
+    def scores(self) -> dict[str, float]:
+        tails = {(1 - self.level) / 2: self.low, 0.5: self.mean, (1 + self.level) / 2: self.high}
+        return {
+            "sMAPE": smape(self.actual, self.mean),
+            "MASE": mase(self.actual, self.mean, self.past),
+            "pinball": float(np.mean([pinball(self.actual, f, q) for q, f in tails.items()])),
+            "coverage": float(np.mean((self.low <= self.actual) & (self.actual <= self.high))),
+        }
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a forecast: origin and time in seconds, step ahead, what came, mean, low, high."""
+        import pandas as pd
+
+        count, horizon = self.actual.shape
+        step = np.tile(np.arange(1, horizon + 1), count)
+        origin = np.repeat(self.origins_s, horizon)
+        parts = {name: getattr(self, name).ravel() for name in ("actual", "mean", "low", "high")}
+        return pd.DataFrame({"origin": origin, "t": origin + (step - 1) * self.every_s, "step": step, **parts})
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name} {value:.3g}" for name, value in self.scores.items())
+        return f"Backtest({self.name}: {said}; {self.actual.shape[0]} origins x {self.actual.shape[1]} steps)"
+
+
+def backtest(
+    predictor: Predictor,
+    trace: Series | Workload,
+    *,
+    horizon: int = 5,
+    first: int | None = None,
+    stride: int = 1,
+    relearn: int = 10,
+    memory: int | None = None,
+) -> Backtest:
+    """Predict `horizon` values from each origin, with nothing known but what came before it.
+
+    The first origin is after `first` values (half of them if not given), the next `stride` later; the predictor learns
+    again every `relearn` origins, from the last `memory` values (all if None).
+
+    >>> from dspkit.predict import LastValue, Series
+    >>> backtest(LastValue(), Series([1, 2, 3, 4, 5, 6]), horizon=1).scores["MASE"]
+    1.0
+    """
+    series = trace if isinstance(trace, Series) else Series.of(trace)
+    first = len(series) // 2 if first is None else first
+    ends = range(first, len(series) - ahead(horizon) + 1, stride) if stride > 0 and relearn > 0 else range(0)
+    if first < 2 or not len(ends):
+        raise MetricError(
+            f"{len(series)} values, first={first}, horizon={horizon}, stride={stride}, relearn={relearn}",
+            expected="at least two values before the first origin, and `horizon` after it",
+            fix="a longer trace, or a shorter horizon",
+        )
+    learned, forecasts, actual = None, [], []
+    for turn, end in enumerate(ends):
+        past = series[0 if memory is None else max(0, end - memory) : end]
+        if turn % relearn == 0:
+            learned = predictor.learn(past)
+        forecasts.append(predictor.forecast(learned, past, horizon))
+        actual.append(series.values[end : end + horizon])
+    return Backtest(
+        name=predictor.name,
+        level=predictor.level,
+        origins_s=series.times_s[list(ends)],
+        every_s=series.every_s,
+        actual=np.array(actual),
+        mean=np.array([f.mean for f in forecasts]),
+        low=np.array([f.low for f in forecasts]),
+        high=np.array([f.high for f in forecasts]),
+        past=series.values[:first],
+    )
+
+
+def compare(predictors: Iterable[Predictor], trace: Series | Workload, **options: int | None) -> pd.DataFrame:
+    """The scores of each predictor on the same origins, best MASE first; a second one of a kind shows its knobs."""
+    import pandas as pd
+
+    rows: dict[str, dict[str, float]] = {}
+    for p in predictors:
+        name = call(p) if p.name in rows and is_dataclass(p) else p.name
+        rows[name] = backtest(p, trace, **options).scores  # type: ignore[arg-type]
+    return pd.DataFrame.from_dict(rows, orient="index").sort_values("MASE")

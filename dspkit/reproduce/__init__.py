@@ -1,0 +1,1 @@
+"""Tables of the papers, made again: `python -m dspkit.reproduce.NAME` prints each beside the printed numbers."""

@@ -1,0 +1,196 @@
+"""The sensitivity page: turn a policy's knobs and see at once what is lost and what it costs; sweep any two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import escape
+from math import isfinite
+from typing import Any
+
+import ipywidgets as w
+
+from .. import plots, sensitivity, topologies
+from ..core import Policy
+from ..errors import DspkitError
+from ..events_lost import events_lost
+from ..history import History
+from ..knobs import Knob, call, knobs
+from ..policies.fission import Fission
+from .controls import ROOM, WIDE, control, read
+from .settings import _imports
+from .view import _show
+
+KNOBS = ("replicas", "mid_replicas", "upper", "lower", "mid_s", "mid_term")  # R, R', the thresholds, t_m
+NICE = {"mid_s": (20, 50, 100, 150, 200, 300), "upper": (0.6, 0.7, 0.8, 0.9, 1.0, 1.2)}
+VALUES = 6  # of a knob in a sweep
+
+
+class Sensitivity:
+    """Sliders of a policy's knobs, the run that they give, and a sweep over two of them. Display it, or drive it:
+
+    `page.sliders["mid_s"].value = 50; page.sweep(); page.frame`
+    """
+
+    def __init__(
+        self,
+        app: str = "news_entities",
+        policy: Policy | None = None,
+        *,
+        names: Sequence[str] = KNOBS,
+        axes: tuple[str, str] = ("mid_replicas", "mid_s"),
+        duration_s: float = 600.0,
+    ):
+        """`names` are the knobs that get a slider; `axes`, two of them, are swept first."""
+        self.policy: Any = Fission() if policy is None else policy
+        if app not in topologies.available():
+            known = ", ".join(topologies.available())
+            raise DspkitError(f"application {app!r}", expected=f"one of {known}", fix="check the name")
+        known_knobs = {k.name: k for k in knobs(self.policy)}
+        if unknown := (set(names) | set(axes)) - set(known_knobs):
+            raise DspkitError(f"knobs {sorted(unknown)}", expected=f"some of {sorted(known_knobs)}", fix="check them")
+        self._duration_s, self._knobs = duration_s, {name: known_knobs[name] for name in names}
+        self.history: History | None = None
+        self.frame: Any = None
+        self.app = w.Dropdown(options=sorted(topologies.available()), value=app, description="application",
+                              style=WIDE, layout=ROOM)  # fmt: skip
+        made = {name: control(knob) for name, knob in self._knobs.items()}
+        self.sliders: dict[str, Any] = {name: widget for name, widget in made.items() if widget is not None}
+        swept = [name for name in names if _values(self._knobs[name], None)]
+        self.x, self.y = (
+            w.Dropdown(options=swept, value=axis, description=text, style=WIDE, layout=ROOM)
+            for axis, text in zip(axes, ("sweep, across", "sweep, upward"), strict=True)
+        )
+        self.button = w.Button(description="Sweep", icon="th", tooltip="run all combinations of the two knobs")
+        self._chart, self._map = w.Output(), w.Output()
+        self._said, self._error, self._code, self._words, self._stale = (w.HTML() for _ in range(5))
+        left = w.VBox(
+            [self.app, *self.sliders.values(), self._said, w.HTML("<hr>"), self.x, self.y, self.button, self._stale],
+            layout={"flex": "0 0 350px", "overflow": "hidden"},
+        )
+        right = w.VBox(
+            [self._map, self._chart, self._words, self._code],
+            layout={"flex": "1 1 600px", "min_width": "600px", "overflow": "hidden"},
+        )
+        self.view = w.VBox([self._error, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
+        self.view.add_class("dspkit")
+        for widget in self.sliders.values():
+            if hasattr(widget, "continuous_update"):
+                widget.continuous_update = False  # a run a move would lag behind the hand
+            widget.observe(self._guard(self.turn), "value")
+        self.app.observe(self._guard(self._other_app), "value")
+        self.button.on_click(self._guard(self.sweep))
+        self.turn()
+        self.sweep()
+
+    def turn(self) -> History:
+        """Run with what the sliders say, and show it."""
+        policy = replace(self.policy, **{name: read(widget) for name, widget in self.sliders.items()})
+        app = topologies.available()[self.app.value]()
+        history = sensitivity.play(app, policy, duration_s=self._duration_s)
+        self.policy, self.history = policy, history
+        lost = events_lost(history)
+        rescalings = sum(step.rescaled for step in history)
+        self._said.value = (
+            f"<p style='line-height:1.4'><b>{100 * lost.share:.2f} %</b> of {plots.si(lost.offered)} events lost: "
+            f"{plots.si(lost.dropped)} refused by full queues, {plots.si(lost.waiting)} waiting at the end. "
+            f"<b>{plots.si(lost.replica_seconds)}</b> replica-seconds, {rescalings} rescalings.</p>"
+        )
+        chart = plots.elastic(history)
+        _show(self._chart, chart, bar=False)
+        app_name, seconds = self.app.value, f", duration_s={self._duration_s:g}" if self._duration_s != 600 else ""
+        lines = (
+            f"from dspkit import plots, sensitivity, topologies\n{_imports(policy)}\n"
+            f"app = topologies.{app_name}()\n"
+            f"history = sensitivity.play(app, {call(policy)}{seconds})\nplots.elastic(history)\n\n"
+            f"axes = {self._axes()!r}\n"
+            f"frame = sensitivity.sweep(app, {call(policy)}, axes{seconds})\n"
+            f"plots.tradeoff(frame, {self.x.value!r}, {self.y.value!r})"
+        )
+        self._chart_words = chart.summary
+        self._code.value = f"<b>The same as code</b><pre>{escape(lines)}</pre>"
+        self._draw_map()
+        return history
+
+    def sweep(self) -> Any:
+        """Run all combinations of the two chosen knobs, the others as the sliders say; the frame."""
+        if self.x.value == self.y.value:
+            raise DspkitError(f"{self.x.value} twice", expected="two knobs", fix="choose another one")
+        self.button.description = "Sweeping…"
+        try:
+            app = topologies.available()[self.app.value]()
+            self.frame = sensitivity.sweep(app, self.policy, self._axes(), duration_s=self._duration_s)
+        finally:
+            self.button.description = "Sweep"
+        self._swept, self._swept_with = (self.x.value, self.y.value), (self.app.value, self.policy)
+        self._draw_map()
+        return self.frame
+
+    @property
+    def error(self) -> str:
+        return str(self._error.value)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.view)  # type: ignore[no-untyped-call]
+
+    def _other_app(self) -> None:
+        self.frame = None
+        self.turn()
+        self.sweep()
+
+    def _axes(self) -> dict[str, tuple[Any, ...]]:
+        return {axis: _values(self._knobs[axis], getattr(self.policy, axis)) for axis in (self.x.value, self.y.value)}
+
+    def _draw_map(self) -> None:
+        if self.frame is None or self.history is None:
+            return
+        counted = events_lost(self.history)
+        here = {"lost": counted.share, "replica_seconds": counted.replica_seconds}
+        x, y = self._swept
+        others = {axis: getattr(self.policy, axis) for axis in (x, y)}
+        fresh = self._swept_with == (self.app.value, replace(self.policy, **self._former(x, y)))
+        if fresh:  # else the cell is of a run with other knobs
+            here |= others
+        note = "" if fresh else "The map is of the knobs before: press <b>Sweep</b> for one of these."
+        self._stale.value = f"<p style='line-height:1.4'>{note}</p>"
+        picture = plots.tradeoff(self.frame, x, y, here=here)
+        _show(self._map, picture, bar=False)
+        said = escape(f"{picture.summary} {self._chart_words}")
+        self._words.value = f"<div style='line-height:1.4'><em>{said}</em></div>"
+
+    def _former(self, x: str, y: str) -> dict[str, Any]:
+        """The swept knobs as they were then: that they differ now does not make the map old."""
+        return {axis: getattr(self._swept_with[1], axis) for axis in (x, y)}
+
+    def _guard(self, act: Callable[[], Any]) -> Callable[..., None]:
+        """An error becomes a line in the view; the line goes when something succeeds."""
+
+        def guarded(*_: Any) -> None:
+            try:
+                act()
+            except Exception as error:
+                text = escape(f"{type(error).__name__}: {error}")
+                colour = "var(--jp-error-color1, #B00020)"
+                self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour}">⚠ {text}</p>'
+            else:
+                self._error.value = ""
+
+        return guarded
+
+
+def _values(knob: Knob, now: Any) -> tuple[Any, ...]:
+    """A handful of values over a knob's range, the present one among them; none for a knob without ends."""
+    if knob.choices:
+        return knob.choices
+    if knob.low is None or knob.high is None or not isfinite(knob.high - knob.low):
+        return ()
+    if knob.name in NICE:
+        values = set(NICE[knob.name])
+    elif isinstance(knob.low, int) and isinstance(knob.high, int):
+        top = min(knob.high, 10)
+        values = {knob.low + round(i * (top - knob.low) / (VALUES - 1)) for i in range(VALUES)}
+    else:
+        values = {round(knob.low + i * (knob.high - knob.low) / (VALUES - 1), 3) for i in range(VALUES)}
+    return tuple(sorted(values | ({now} if now is not None else set())))
