@@ -19,7 +19,7 @@ from ..knobs import Knob, call, knobs
 from ..policies.fission import Fission
 from .controls import ROOM, WIDE, control, read
 from .settings import _imports
-from .view import _show
+from .view import show_plot
 
 KNOBS = ("replicas", "mid_replicas", "upper", "lower", "mid_s", "mid_term")  # R, R', the thresholds, t_m
 NICE = {"mid_s": (20, 50, 100, 150, 200, 300), "upper": (0.6, 0.7, 0.8, 0.9, 1.0, 1.2)}
@@ -97,7 +97,7 @@ class Sensitivity:
             f"<b>{plots.si(lost.replica_seconds)}</b> replica-seconds, {rescalings} rescalings.</p>"
         )
         chart = plots.elastic(history)
-        _show(self._chart, chart, bar=False)
+        show_plot(self._chart, chart, bar=False)
         app_name, seconds = self.app.value, f", duration_s={self._duration_s:g}" if self._duration_s != 600 else ""
         lines = (
             f"from dspkit import plots, sensitivity, topologies\n{_imports(policy)}\n"
@@ -156,7 +156,7 @@ class Sensitivity:
         note = "" if fresh else "The map is of the knobs before: press <b>Sweep</b> for one of these."
         self._stale.value = f"<p style='line-height:1.4'>{note}</p>"
         picture = plots.tradeoff(self.frame, x, y, here=here)
-        _show(self._map, picture, bar=False)
+        show_plot(self._map, picture, bar=False)
         said = escape(f"{picture.summary} {self._chart_words}")
         self._words.value = f"<div style='line-height:1.4'><em>{said}</em></div>"
 
