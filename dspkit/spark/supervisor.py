@@ -1,0 +1,104 @@
+"""Keeps a query running: starts it, starts it again from its checkpoint when it died, and says so."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from .errors import FunctionError, readable
+
+log = logging.getLogger("dspkit")
+_LOOK_S = 0.1
+
+
+class Engine(Protocol):
+    """One run of a query."""
+
+    def start(self, k: Sequence[int], zero_micros: int) -> None: ...
+    def begin(self, zero_micros: int) -> None: ...
+    def ready(self, wait_s: float) -> bool: ...
+    def rescale(self, k: Sequence[int], wait_s: float) -> bool: ...
+    def alive(self) -> bool: ...
+    def error(self) -> Exception | None: ...
+    def finish(self, k: Sequence[int], wait_s: float) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Supervisor:
+    """A query that lives on; `committed` tells how far it is, so that one that gets nowhere is given up."""
+
+    def __init__(
+        self,
+        make: Callable[[], Engine],
+        committed: Callable[[], int],
+        k: Sequence[int],
+        zero_micros: int,
+        restarts: int,
+    ):
+        self._make, self._committed, self._k, self._restarts = make, committed, list(k), restarts
+        self._zero_micros = zero_micros
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._tries = 0
+        self._mark = committed()
+        self.restarted = 0
+        self.failed: Exception | None = None
+        self._engine = make()
+        self._engine.start(self._k, zero_micros)
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="dspkit-supervisor")
+
+    def ready(self, wait_s: float) -> bool:
+        """Whether the first epoch was planned; the query is watched from now on."""
+        there = self._engine.ready(wait_s)
+        self._thread.start()
+        return there
+
+    def begin(self, zero_micros: int) -> None:
+        with self._lock:
+            self._zero_micros = zero_micros
+            self._engine.begin(zero_micros)
+
+    def rescale(self, k: Sequence[int], wait_s: float) -> bool:
+        """Run `k` from the next epoch on, or the next start; whether that epoch was seen to begin."""
+        end = time.monotonic() + wait_s
+        with self._lock:
+            self._k, engine = list(k), self._engine
+        return engine.rescale(k, end - time.monotonic())
+
+    def close(self, wait_s: float) -> None:
+        """Commit what was done, and stop."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join(60)
+        with self._lock:
+            if self.failed is None:
+                self._engine.finish(self._k, wait_s)
+            else:
+                self._engine.stop()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            if self.failed is None and not self._engine.alive():
+                try:
+                    self._again()
+                except Exception as error:  # whatever it is, observe() must tell
+                    self.failed = readable(error)
+
+    def _again(self) -> None:
+        error = readable(self._engine.error())
+        done = self._committed()
+        self._tries = 0 if done > self._mark else self._tries + 1
+        # A function that failed before anything was done will fail again; one that worked may have met a bad moment.
+        if self._tries > self._restarts or (isinstance(error, FunctionError) and done < 0):
+            self.failed = error
+            return
+        self._mark = done
+        self.restarted += 1
+        log.warning("the query died and starts again after epoch %s: %s", done, str(error).splitlines()[0][:300])
+        with self._lock:
+            self._engine.stop()
+            self._engine = self._make()
+            self._engine.start(self._k, self._zero_micros)
