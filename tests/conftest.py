@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+import live
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -33,6 +35,13 @@ def _home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSPKIT_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _end_of_spark() -> Iterator[None]:
+    """What the live tests started ends with them."""
+    yield
+    live.end()
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ class Line:
     stages: Sequence[Stage]
     sources: Mapping[str, TraceSource]
     folder: Path  # the checkpoint
+    committed: Callable[[], int]  # its newest epoch that is done
     epoch_s: float
     most_records: int  # in a micro-batch
 
@@ -86,7 +87,12 @@ class JarEngine:
     def rescale(self, k: Sequence[int], wait_s: float, *, pause: bool = False) -> bool:
         """End the epoch and run the next with `k`; whether that was seen to begin within `wait_s`."""
         version = self._job.rescale(_text(k), pause)
-        return _until(lambda: self._job.applied() >= version or not self.alive(), wait_s) and self.alive()
+        begun = lambda: self._job.applied() >= version or self._idle() or not self.alive()  # noqa: E731
+        return _until(begun, wait_s) and self.alive()
+
+    def _idle(self) -> bool:
+        """Whether no micro-batch is at work; then none is planned until there is something in the logs."""
+        return self._mode == "microbatch" and self._line.committed() >= self._job.epoch()
 
     def ready(self, wait_s: float) -> bool:
         """Whether it runs; a micro-batch is planned when there is something in the logs, and no sooner."""

@@ -110,12 +110,12 @@ class SparkJob:
         self._checkpoint.identify(line.identity(self.topology, self._functions, self._sources))
         self._collector = Collector()
         self._owned.append(self._collector.close)
-        folder, meter = self._checkpoint.own, self._collector
-        stages = line.stages(self.topology, self._functions, self._sources, meter.name, folder, meter.address)
-        plan = engine.Line(stages, self._sources, self._checkpoint.folder, self.epoch_s, most_records)
+        kept, meter = self._checkpoint, self._collector
+        stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)
+        plan = engine.Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records)
         self._read, zero = self._read_so_far(), self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
-        self._supervisor = Supervisor(make, self._checkpoint.committed, self._k(), zero, restarts)
+        self._supervisor = Supervisor(make, kept.committed, self._k(), zero, restarts)
         self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
         if not self._supervisor.ready(_START_S):
             raise self._supervisor.failed or QueryError(
