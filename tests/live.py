@@ -1,10 +1,18 @@
-"""Small live jobs for the tests, and one Spark that they share: starting Java takes longer than most of them."""
+"""Small live jobs for the tests, and one Spark that they share: starting Java takes longer than most of them.
+
+Workers import this module: what a test's own module defines is not to be found from there.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dspkit import Topology
 from dspkit.spark import SparkJob, arrow, keyed, session
@@ -52,6 +60,56 @@ def count(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
     yield from ()
 
 
+def words(batches: Iterator[Any]) -> Iterator[Any]:
+    """Two words a record: its number modulo 7 and modulo 5."""
+    for batch in batches:
+        ids = batch.column("id").to_numpy()
+        yield pa.RecordBatch.from_arrays([pa.array(np.concatenate([ids % 7, ids % 5]))], names=["word"])
+
+
+def sides(batches: Iterator[Any]) -> Iterator[Any]:
+    """Even numbers to the left, odd ones to the right."""
+    for batch in batches:
+        even = pc.equal(pc.bit_wise_and(batch.column("id"), 1), 0)
+        yield "left", batch.filter(even)
+        yield "right", batch.filter(pc.invert(even))
+
+
+def joined(batches: Iterator[Any], known: dict[int, dict[str, int]]) -> Iterator[Any]:
+    """Counts what came from each side, by the number's last digit."""
+    for batch in batches:
+        side = batch.schema.metadata[b"from"].decode()
+        for key, n in Counter(batch.column("digit").to_pylist()).items():
+            row = known.setdefault(key, {"left": 0, "right": 0})
+            row[side] += n
+    yield from ()
+
+
+def digit(data: Any) -> Any:
+    return data.assign(digit=data["id"] % 10)[["digit"]]
+
+
+def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from Work(20)(digits(batches))
+
+
+def digits(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pa.array(batch.column("id").to_numpy() % 10)], names=["digit"])
+
+
+def broken(batches: Iterator[Any]) -> Iterator[Any]:
+    for _ in batches:
+        raise ZeroDivisionError("that is mine")
+    yield from ()
+
+
+def swallow(batches: Iterator[Any]) -> Iterator[Any]:
+    for _ in batches:
+        pass
+    yield from ()
+
+
 def job(rate: float = 2000.0, micros: float = 100.0, *, mode: str = "realtime", **more: Any) -> SparkJob:
     """read -> work -> count: an operator of known service time, then one that counts each record."""
     functions = {"work": arrow(Work(micros), RECORD), "count": keyed(count, key="id", state="int64")}
@@ -62,8 +120,6 @@ def job(rate: float = 2000.0, micros: float = 100.0, *, mode: str = "realtime", 
 
 def each_once(checkpoint: Any, operator: str = "count") -> int:
     """How many records the log gave out, after checking that the operator counted each of them exactly once."""
-    from collections import Counter
-
     from dspkit.spark.checkpoint import Checkpoint
 
     kept = Checkpoint(checkpoint)

@@ -98,6 +98,10 @@ class Checkpoint:
         lines = (self.folder / "spark" / "offsets" / str(epoch)).read_text().splitlines()
         return [_numbers(json.loads(line)) for line in lines[2:]]
 
+    def records(self) -> int:
+        """How many records the committed epochs have done."""
+        return sum(map(sum, self.offsets()))
+
     def state(self, operator: str) -> pa.Table:
         """What the operator knew, key by key, at the end of the newest epoch that is committed."""
         known = json.loads((self.own / "job.json").read_text())

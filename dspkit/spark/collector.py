@@ -34,6 +34,7 @@ class Collector:
         self._last: dict[tuple[str, int, str], dict[str, Any]] = {}
         self._tokens: list[str] = []
         self._totals = Totals()
+        self._failed: tuple[str, str] | None = None  # the operator whose function raised last, and what
         self._ends = 0.0  # when the last task of the token before was through
         self._begun = True  # whether a task of the newest token has spoken
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -59,6 +60,11 @@ class Collector:
             read_to = {i: dict(to) for i, to in now.read_to.items()}
             return Totals(operators, epoch, read_to, tasks, list(now.gaps), newest)
 
+    def blame(self) -> tuple[str, str] | None:
+        """The operator whose function raised since this was asked last, and its traceback."""
+        found, self._failed = self._failed, None
+        return found
+
     def close(self) -> None:
         self._open = False
         self._thread.join(5)
@@ -74,7 +80,11 @@ class Collector:
                 return
             try:
                 told = json.loads(data)
-                if told["job"] == self.name:
+                if told["job"] != self.name:
+                    continue
+                if "failed" in told:
+                    self._failed = tuple(told["failed"])
+                else:
                     self._take(told)
             except (ValueError, KeyError, TypeError):
                 continue  # not one of ours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ..errors import BackendError, DspkitError, TopologyError
 
@@ -32,18 +33,22 @@ class SessionError(BackendError):
     """Spark does not start, or runs already with settings that this job cannot work with."""
 
 
-def readable(error: Exception | None) -> BackendError:
-    """What ended a query, as one error: the user's own if it was the user's function, else Spark's first line."""
+def readable(error: Exception | None, failed: tuple[str, str] | None = None) -> BackendError:
+    """What ended a query, as one error: the user's own if it was the user's function, else what Spark says.
+
+    `failed` is the operator whose function raised and its traceback, if that is known.
+    """
     text = str(error) if error is not None else "no reason given"
     _, found, rest = text.partition(FAILED)
-    if found:
-        told, _ = json.JSONDecoder().raw_decode(rest)
+    if found and not failed:
+        failed = tuple(json.JSONDecoder().raw_decode(rest)[0])
+    if failed:
         return FunctionError(
-            told["error"],
-            expected=f"a function of operator {told['operator']!r} that does not raise",
+            failed[1],
+            expected=f"a function of operator {failed[0]!r} that does not raise",
             fix="mend it, and start the job again from its checkpoint if it has one",
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return QueryError(
-        f"the end of the query ({' '.join(lines[:3]):.600})", expected="one that goes on", fix="see Spark's own log"
-    )
+    told = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt): ", line)]
+    came = f"the end of the query ({' '.join(told[-1:] or lines[:2]):.600})"
+    return QueryError(came, expected="one that goes on", fix="see Spark's own log")

@@ -70,14 +70,15 @@ def as_schema(schema: Any) -> pa.Schema | None:
     """
     import pyarrow as pa
 
-    if schema is None:
+    if (given := schema) is None:
         return None
     if isinstance(schema, str):
-        schema = dict(part.split() for part in schema.split(",")) if _pairs(schema) else {schema: None}
+        words = [part.split() for part in schema.split(",")]
+        schema = dict(words) if all(len(pair) == 2 for pair in words) else None
     if isinstance(schema, Mapping):
         schema = pa.schema([(name, as_type(kind)) for name, kind in schema.items()])
     if not isinstance(schema, pa.Schema):
-        raise SchemaError(f"schema {schema!r}", expected="'word string, n int64' or an Arrow schema", fix="rewrite it")
+        raise SchemaError(f"schema {given!r}", expected="'word string, n int64' or an Arrow schema", fix="rewrite it")
     for field in schema:
         if field.name.startswith("_") or pa.types.is_dictionary(field.type):
             raise SchemaError(
@@ -97,10 +98,6 @@ def as_type(kind: Any) -> pa.DataType:
         raise SchemaError(
             f"type {kind!r}", expected="an Arrow type or its name, as int64, float64, string", fix="correct the type"
         ) from None
-
-
-def _pairs(text: str) -> bool:
-    return all(len(part.split()) == 2 for part in text.split(","))
 
 
 @dataclass(frozen=True)

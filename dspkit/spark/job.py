@@ -115,7 +115,7 @@ class SparkJob:
         plan = engine.Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records)
         self._read, zero = self._read_so_far(), self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
-        self._supervisor = Supervisor(make, kept.committed, self._k(), zero, restarts)
+        self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
         self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
         if not self._supervisor.ready(_START_S):
             raise self._supervisor.failed or QueryError(
@@ -147,7 +147,7 @@ class SparkJob:
         return self._deployment
 
     @property
-    def events(self) -> int:
+    def restarts(self) -> int:
         """How often the query died and was started again."""
         return self._supervisor.restarted
 

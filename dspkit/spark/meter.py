@@ -65,6 +65,10 @@ class Meter:
             for index, count in zip(found.tolist(), counts.tolist(), strict=True):
                 ages[index] += count
 
+    def fail(self, operator: str, error: str) -> None:
+        """Tell what the user's function raised: Spark may name a neighbour that fell with it."""
+        self._say({"failed": [operator, error[-30_000:]]})
+
     def close(self) -> None:
         self.turn(WAIT)
         self._ended.set()
@@ -93,6 +97,8 @@ class Meter:
         for name, ages in zip(("latency", "event"), self._ages, strict=True):
             counts |= {f"{name} {index}": count for index, count in ages.copy().items()}
         times = {"began": self._began, "now": time.time()}
-        told = self._about | times | {"read_to": self.read_to, "final": final, "counts": counts}
+        self._say(times | {"read_to": self.read_to, "final": final, "counts": counts})
+
+    def _say(self, told: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # the driver is gone, and Spark ends this task
-            self._socket.sendto(json.dumps(told).encode(), self._address)
+            self._socket.sendto(json.dumps(self._about | told).encode(), self._address)

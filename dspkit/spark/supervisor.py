@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ..errors import BackendError
 from .errors import FunctionError, readable
 
 log = logging.getLogger("dspkit")
@@ -28,22 +29,28 @@ class Engine(Protocol):
 
 
 class Supervisor:
-    """A query that lives on; `committed` tells how far it is, so that one that gets nowhere is given up."""
+    """A query that lives on; `records` tells how many are done, so that one that gets nowhere is given up.
+
+    `blame` gives the operator whose function raised since it was asked last, and its traceback.
+    """
 
     def __init__(
         self,
         make: Callable[[], Engine],
-        committed: Callable[[], int],
+        records: Callable[[], int],
         k: Sequence[int],
         zero_micros: int,
         restarts: int,
+        blame: Callable[[], tuple[str, str] | None],
     ):
-        self._make, self._committed, self._k, self._restarts = make, committed, list(k), restarts
+        self._blame = blame
+        self._last: BackendError | None = None
+        self._make, self._records, self._k, self._restarts = make, records, list(k), restarts
         self._zero_micros = zero_micros
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._tries = 0
-        self._mark = committed()
+        self._mark = records()
         self.restarted = 0
         self.failed: Exception | None = None
         self._engine = make()
@@ -88,16 +95,19 @@ class Supervisor:
                     self.failed = readable(error)
 
     def _again(self) -> None:
-        error = readable(self._engine.error())
-        done = self._committed()
+        error = readable(self._engine.error(), self._blame())
+        if "streaming shuffle" in str(error) and self._tries and self._last is not None:
+            error = self._last  # a neighbour that fell with the one that failed: what was said before tells more
+        self._last = error
+        done = self._records()
         self._tries = 0 if done > self._mark else self._tries + 1
         # A function that failed before anything was done will fail again; one that worked may have met a bad moment.
-        if self._tries > self._restarts or (isinstance(error, FunctionError) and done < 0):
+        if self._tries > self._restarts or (isinstance(error, FunctionError) and done == 0):
             self.failed = error
             return
         self._mark = done
         self.restarted += 1
-        log.warning("the query died and starts again after epoch %s: %s", done, str(error).splitlines()[0][:300])
+        log.warning("the query died and starts again after %s records: %s", done, str(error).splitlines()[0][:300])
         with self._lock:
             self._engine.stop()
             self._engine = self._make()

@@ -143,7 +143,8 @@ class Task:
         except Exception as error:
             if error is self._outside:
                 raise
-            raise OperatorFailed(FAILED + json.dumps({"operator": self.stage.name, "error": _told(error)})) from None
+            self._meter.fail(self.stage.name, told := _told(error))
+            raise OperatorFailed(FAILED + json.dumps([self.stage.name, told])) from None
         if known is not None:
             key = next(iter(self.stage.inputs.values()))[1].field(function.key).type
             types = (key, function.value)
