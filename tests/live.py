@@ -23,10 +23,10 @@ _running: dict[str, Any] = {}
 
 
 def spark(mode: str) -> Any:
-    """The Spark for jobs in `mode`; one for the other mode is ended first."""
+    """The Spark for jobs in `mode`, which may be "plain": without our jar. One for another mode is ended first."""
     if mode not in _running:
         end()
-        _running[mode] = session.start("local[64]", mode)
+        _running[mode] = session.start("local[64]", "microbatch" if mode == "plain" else mode, with_jar=mode != "plain")
     return _running[mode]
 
 
@@ -115,6 +115,8 @@ def job(rate: float = 2000.0, micros: float = 100.0, *, mode: str = "realtime", 
     functions = {"work": arrow(Work(micros), RECORD), "count": keyed(count, key="id", state="int64")}
     load = more.pop("load", None) or Constant(rate)
     settings = {"window_s": 1.0, "epoch_s": 3.0, "most_records": 5000, "spark": spark(mode)} | more
+    if mode == "plain":
+        mode, settings = "microbatch", settings | {"engine": "plain"}
     return SparkJob(Topology.chain("read", "work", "count"), functions, load, mode=mode, **settings)
 
 

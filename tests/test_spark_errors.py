@@ -140,42 +140,31 @@ def test_a_second_kind_of_spark_in_one_process_is_refused() -> None:
 
 
 ALONE = """
-import sys
+import os, subprocess, sys
 sys.path[:0] = {path!r}
 import live
 from dspkit import Topology, workload
 from dspkit.spark import SparkJob, arrow
 from dspkit.errors import DspkitError
-try:
-    functions = {{"end": arrow(live.{function})}}
-    with SparkJob(Topology.chain("read", "end"), functions, workload.Constant(100)) as job:
-        print("seen", job.observe().throughput > 0)
-except DspkitError as error:
-    print(type(error).__name__, str(error).splitlines()[0][:60])
-import subprocess, os
-print("children", subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
-      .stdout.count("java"))
+for function in (live.swallow, live.broken):
+    try:
+        with SparkJob(Topology.chain("read", "end"), {{"end": arrow(function)}}, workload.Constant(100)) as job:
+            print("seen", job.observe().throughput > 0)
+    except DspkitError as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+    below = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
+    print("Java below", "java" in below)
 """
 
 
-def _alone(function: str, **env: str) -> list[str]:
+@pytest.mark.spark
+def test_a_job_of_its_own_starts_spark_and_takes_it_along_whether_it_fails_or_not() -> None:
     root = Path(__file__).parent
-    code = ALONE.format(path=[str(root), str(root.parent)], function=function)
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | env, capture_output=True, text=True, timeout=120, check=False
-    )
+    code = ALONE.format(path=[str(root), str(root.parent)])
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout.splitlines()
-
-
-@pytest.mark.spark
-def test_a_job_that_fails_takes_its_java_with_it() -> None:
-    assert _alone("broken") == ["FunctionError Traceback (most recent call last):", "children 0"]
-
-
-@pytest.mark.spark
-def test_a_job_of_its_own_starts_spark_and_leaves_nothing() -> None:
-    assert _alone("swallow") == ["seen True", "children 0"]
+    told = ["seen True", "Java below False", "FunctionError Traceback (most recent call last):", "Java below False"]
+    assert ran.stdout.splitlines() == told
 
 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

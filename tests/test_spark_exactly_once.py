@@ -19,7 +19,7 @@ from dspkit.spark import SparkJob
 from dspkit.spark.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
-MODES = ("realtime", "microbatch")
+MODES = ("realtime", "microbatch", "plain")
 
 
 def _workers() -> list[int]:

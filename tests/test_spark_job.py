@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 def test_the_true_rate_is_that_of_the_operator_however_busy_it_is(utilisation: float) -> None:
     """1 ms a record: 1,000 records/s for an instance, whether it waits, or is never done."""
     rate = 1000 * utilisation if utilisation < 1 else 1300.0
-    with live.job(rate, 1000, window_s=3.0, epoch_s=30.0) as job:
+    with live.job(rate, 1000, window_s=2.0, epoch_s=30.0) as job:
         job.observe()  # workers are cold
         metrics = job.observe().operators["work"]
     assert metrics.true_rate == pytest.approx(1000, rel=0.05)
@@ -30,7 +30,7 @@ def test_the_true_rate_is_that_of_the_operator_however_busy_it_is(utilisation: f
 def test_ds2_brings_a_job_through_a_load_step_within_three_decisions() -> None:
     load = workload.Jump(400, 2400, 4.0)
     with live.job(micros=1000, load=load, window_s=2.0) as job:
-        steps = list(mape(policies.get("ds2")(), job, steps=12, settle=1))
+        steps = list(mape(policies.get("ds2")(), job, steps=9, settle=1))
     after = [step for step in steps if step.snapshot.t > 4]
     assert sum(step.rescaled for step in after) <= 3
     last = steps[-1].snapshot
@@ -103,17 +103,22 @@ def test_each_operator_runs_as_many_tasks_as_it_has_instances() -> None:
         assert sorted(stage.numTasks for stage in stages) == [2, 3, 5]
 
 
-def test_a_load_that_stands_still_still_lets_the_job_be_rescaled() -> None:
-    for mode in ("realtime", "microbatch"):
-        with live.job(load=workload.Constant(0), mode=mode) as job:
-            job.deploy(job.deployment.scaled({"work": 4}))
-            snapshot = job.observe()
-        assert snapshot.deployment.parallelism["work"] == 4
-        assert snapshot.latency is None
-        assert snapshot.operators["work"].true_rate is None
+@pytest.mark.parametrize("mode", ["realtime", "microbatch", "plain"])
+def test_a_load_that_stands_still_still_lets_the_job_be_rescaled(mode: str) -> None:
+    with live.job(load=workload.Constant(0), mode=mode) as job:
+        job.deploy(job.deployment.scaled({"work": 4}))
+        snapshot = job.observe()
+    assert snapshot.deployment.parallelism["work"] == 4
+    assert snapshot.latency is None
+    assert snapshot.operators["work"].true_rate is None
+    assert snapshot.law == ("pipeline" if mode == "realtime" else "sequential")
 
 
-def test_the_law_says_whether_operators_take_turns() -> None:
-    for mode, law in (("realtime", "pipeline"), ("microbatch", "sequential")):
-        with live.job(mode=mode) as job:
-            assert job.observe().law == law
+@pytest.mark.parametrize("mode", ["plain"])
+def test_where_the_jar_cannot_be_used_one_line_says_so(mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    live.spark(mode)  # a Spark that somebody else started
+    with SparkJob(Topology.chain("read", "end"), {"end": arrow(live.swallow)}, workload.Constant(0)) as job:
+        assert job.mode == "microbatch"
+    assert [r.getMessage() for r in caplog.records] == [
+        "micro-batches without dspkit's jar, instead of real-time mode: a Spark runs that was started without it"
+    ]

@@ -88,7 +88,7 @@ class JarEngine:
         """End the epoch and run the next with `k`; whether that was seen to begin within `wait_s`."""
         version = self._job.rescale(_text(k), pause)
         begun = lambda: self._job.applied() >= version or self._idle() or not self.alive()  # noqa: E731
-        return _until(begun, wait_s) and self.alive()
+        return until(begun, wait_s) and self.alive()
 
     def _idle(self) -> bool:
         """Whether no micro-batch is at work; then none is planned until there is something in the logs."""
@@ -97,7 +97,7 @@ class JarEngine:
     def ready(self, wait_s: float) -> bool:
         """Whether it runs; a micro-batch is planned when there is something in the logs, and no sooner."""
         planned = lambda: self._mode == "microbatch" or self._job.epoch() >= 0 or not self.alive()  # noqa: E731
-        return _until(planned, wait_s) and self.alive()
+        return until(planned, wait_s) and self.alive()
 
     def begin(self, zero_micros: int) -> None:
         """Let the logs begin at that time."""
@@ -128,7 +128,7 @@ def _text(k: Sequence[int]) -> str:
     return ",".join(map(str, k))
 
 
-def _until(happened: Callable[[], bool], seconds: float) -> bool:
+def until(happened: Callable[[], bool], seconds: float) -> bool:
     end = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > end:

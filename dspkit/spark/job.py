@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Deployment, Snapshot, Topology
 from ..errors import BackendError, KnobError
-from . import engine, line, nodes, session
+from . import line, nodes, session
 from .checkpoint import Checkpoint
 from .collector import Collector
+from .engine import JarEngine, Line
 from .errors import QueryError
 from .functions import Function
 from .meter import EVERY_S
 from .snapshots import Window, snapshot
-from .supervisor import Supervisor
+from .supervisor import Engine, Supervisor
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger("dspkit")
+ENGINES = ("auto", "plain")
 LAWS = {"realtime": "pipeline", "microbatch": "sequential"}
 _START_S = 60.0  # until the first epoch
 _RESCALE_S = 60.0  # until an epoch with another parallelism
@@ -40,7 +42,7 @@ class SparkJob:
 
     `master="local[64]"` has 64 slots on this machine. In `mode="realtime"` operators work at the same time, as in
     Flink; in "microbatch" they take turns. `checkpoint` is a folder to start again from; without one the job leaves
-    nothing behind. An epoch ends after `epoch_s`, or when the job is rescaled.
+    nothing behind. An epoch ends after `epoch_s`, or when the job is rescaled. `engine="plain"` does without our jar.
     """
 
     knobs = frozenset({"parallelism"})
@@ -60,8 +62,11 @@ class SparkJob:
         most_records: int = 20_000,
         restarts: int = 3,
         settings: Mapping[str, str] | None = None,
+        engine: str = "auto",
         spark: Any = None,
     ):
+        if engine not in ENGINES:
+            raise KnobError(f"engine={engine!r}", expected=" or ".join(map(repr, ENGINES)), fix="see SparkJob")
         if mode not in LAWS:
             raise KnobError(f"mode={mode!r}", expected=" or ".join(map(repr, LAWS)), fix="see SparkJob")
         if not (EVERY_S <= window_s < math.inf and 0.5 <= epoch_s < math.inf and most_records >= 1):
@@ -70,7 +75,7 @@ class SparkJob:
                 expected=f"window_s from {EVERY_S} up, epoch_s from 0.5 up, most_records from 1 up",
                 fix="the defaults will do for most",
             )
-        self.topology, self.mode, self.law = topology, mode, LAWS[mode]
+        self.topology, self.mode, self.engine = topology, mode, engine
         self.window_s, self.epoch_s = math.ceil(window_s / EVERY_S - 1e-9) * EVERY_S, float(epoch_s)
         self._names = line.order(topology)
         self._sources = line.logs(topology, sources)
@@ -102,7 +107,8 @@ class SparkJob:
         self._checkpoint.take()
         self._owned.append(self._checkpoint.release)
         running = session.running()
-        base = spark or session.start(master, self.mode, settings)
+        self._choose()
+        base = spark or session.start(master, self.mode, settings, with_jar=self.engine == "jar")
         if running is None and spark is None:
             self._owned.append(lambda: session.stop(base))
         self._slots, self.master = session.slots(base), base.sparkContext.master
@@ -112,7 +118,7 @@ class SparkJob:
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)
-        plan = engine.Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records)
+        plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records)
         self._read, zero = self._read_so_far(), self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
@@ -127,6 +133,14 @@ class SparkJob:
         atexit.register(self.close)
         self._began = self._end = _aligned(time.time())
         self._before, self._cores = self._collector.totals(), nodes.busy()
+
+    def _choose(self) -> None:
+        """The engine with the jar, unless there is something against it."""
+        why = "asked for" if self.engine == "plain" else session.without_jar()
+        if why is not None and self.mode == "realtime":
+            log.warning("micro-batches without dspkit's jar, instead of real-time mode: %s", why)
+            self.mode = "microbatch"
+        self.engine = "jar" if why is None else "plain"
 
     def _let_begin(self) -> int:
         """Start new logs once the workers are there, so that nothing waits for them; when that is."""
@@ -218,8 +232,17 @@ class SparkJob:
             except Exception as error:  # the rest must be undone all the same
                 log.warning("while closing: %s", error)
 
-    def _engine(self, spark: Any, plan: engine.Line) -> engine.JarEngine:
-        return engine.JarEngine(session.copy(spark), plan, self.mode)
+    @property
+    def law(self) -> str:
+        """How operators share the job's capacity: see Snapshot."""
+        return LAWS[self.mode]
+
+    def _engine(self, spark: Any, plan: Line) -> Engine:
+        if self.engine == "jar":
+            return JarEngine(session.copy(spark), plan, self.mode)
+        from .plain import PlainEngine
+
+        return PlainEngine(session.copy(spark), plan)
 
     def _k(self) -> list[int]:
         return [self._deployment.parallelism[name] for name in self._names]

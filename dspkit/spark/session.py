@@ -50,10 +50,18 @@ _SQL = {  # of the copy of the session that a job works in
 _PIPELINED = "spark.python.udf.pipelined.enabled"  # real-time mode needs it, micro-batches now and then die of it
 
 
+def without_jar() -> str | None:
+    """Why a job must do without the jar: because of the Spark that is installed, or that runs. None if it need not."""
+    found = running()
+    if found is not None and "dspkit.Plugin" not in found.sparkContext.getConf().get("spark.plugins", ""):
+        return "a Spark runs that was started without it"
+    return jar.unusable()
+
+
 def start(master: str, mode: str, settings: dict[str, str] | None = None, *, with_jar: bool = True) -> Any:
     """The SparkSession for a job in `mode`: the one that runs, if it fits, else a new one."""
     if (found := running()) is not None:
-        return _fitting(found, mode, with_jar)
+        return _fitting(found, mode) if with_jar else found
     ensure_java()
     from pyspark.sql import SparkSession
 
@@ -74,7 +82,6 @@ def start(master: str, mode: str, settings: dict[str, str] | None = None, *, wit
                 expected="a master that answers",
                 fix="check the address, and what Spark said above",
             ) from error
-    _workers(spark)
     return spark
 
 
@@ -90,6 +97,7 @@ def running() -> Any:
 
 def copy(spark: Any) -> Any:
     """A session for one job: settings of its own, in the same Spark."""
+    _workers(spark)
     own = spark.newSession()
     for name, value in _SQL.items():
         own.conf.set(name, value)
@@ -127,23 +135,16 @@ def stop(spark: Any) -> None:
                 process.wait(20)
 
 
-def _fitting(spark: Any, mode: str, with_jar: bool) -> Any:
-    conf = spark.sparkContext.getConf()
-    pipelined = conf.get(_PIPELINED, "false") == "true"
-    if with_jar and "dspkit.Plugin" not in (conf.get("spark.plugins") or ""):
-        raise _other("it was started without dspkit's jar")
-    if with_jar and pipelined != (mode == "realtime"):
-        raise _other(f"it was started for mode={'realtime' if pipelined else 'microbatch'!r}")
-    _workers(spark)
+def _fitting(spark: Any, mode: str) -> Any:
+    pipelined = spark.sparkContext.getConf().get(_PIPELINED, "false") == "true"
+    if pipelined != (mode == "realtime"):
+        other = "realtime" if pipelined else "microbatch"
+        raise SessionError(
+            f"a Spark that runs already in this process, started for mode={other!r}",
+            expected="no Spark, or one that fits the job",
+            fix="stop it first: SparkSession.getActiveSession().stop()",
+        )
     return spark
-
-
-def _other(why: str) -> SessionError:
-    return SessionError(
-        f"a Spark that runs already in this process, and {why}",
-        expected="no Spark, or one that fits the job",
-        fix="stop it first: SparkSession.getActiveSession().stop()",
-    )
 
 
 def _workers(spark: Any) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write
 from .errors import CheckpointError
 from .frames import groups
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PROPERTY = "dspkit.plan"
+_KEPT = 4  # epochs whose files stay, as in Job.java
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,21 @@ class Plan:
         if self.previous:
             told["previous"] = json.loads(Plan(self.previous.epoch, self.previous.token, self.previous.k).text())
         return json.dumps(told)
+
+
+def begin(folder: Path, epoch: int, k: tuple[int, ...]) -> Plan:
+    """Fix what an epoch runs before it starts, as `Job.java` does where the jar plans epochs."""
+    epochs = folder / "epochs"
+    epochs.mkdir(parents=True, exist_ok=True)
+    before = epochs / f"{epoch - 1}.json"
+    previous = Plan.parse(before.read_text()) if before.is_file() else None
+    plan = Plan(epoch, f"{epoch}-{secrets.token_hex(4)}", k, previous)
+    write(epochs / f"{epoch}.json", lambda p: p.write_text(Plan(epoch, plan.token, k).text()), overwrite=True)
+    for old in (*epochs.glob("*.json"), *folder.glob("state/*")):
+        number = old.name.partition("-")[0].removesuffix(".json")
+        if number.isdigit() and int(number) <= epoch - _KEPT:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+    return plan
 
 
 def read(folder: Path, plan: Plan, operator: int, instance: int, value: pa.DataType) -> dict[Any, Any]:
