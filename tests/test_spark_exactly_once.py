@@ -61,6 +61,7 @@ def _kill_one_at_work(job: SparkJob, chance: random.Random) -> None:
 def test_nothing_is_lost_or_repeated_through_rescales_restarts_and_killed_workers(mode: str, tmp_path: Path) -> None:
     chance = random.Random(1)
     with live.job(3000, 50, mode=mode, checkpoint=tmp_path) as job:
+        assert any(job.observe().throughput for _ in range(20))
         for _ in range(6):
             _rescale(job, chance)
             time.sleep(chance.uniform(0, 0.5))
@@ -71,12 +72,12 @@ def test_nothing_is_lost_or_repeated_through_rescales_restarts_and_killed_worker
                 for pid in _workers()[::2]:
                     os.kill(pid, signal.SIGKILL)
             _rescale(job, chance)
-        job.observe()
+        assert any(job.observe().throughput for _ in range(20))
     first = live.each_once(tmp_path)
     assert first > 1000
     with live.job(3000, 50, mode=mode, checkpoint=tmp_path) as job:  # and on from the checkpoint, with other counts
         _rescale(job, chance)
-        job.observe()
+        assert any(job.observe().throughput for _ in range(20))
     assert live.each_once(tmp_path) > first
 
 

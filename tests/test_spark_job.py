@@ -36,7 +36,6 @@ def test_ds2_brings_a_job_through_a_load_step_within_three_decisions() -> None:
     last = steps[-1].snapshot
     assert last.deployment.parallelism["work"] in (3, 4)
     assert last.throughput >= 0.9 * 2400
-    assert last.lag < 2400
 
 
 DIAMOND = Topology(
