@@ -18,8 +18,10 @@ from dspkit.spark import TraceSource, errors, state
 from dspkit.spark.checkpoint import Checkpoint
 from dspkit.spark.collector import Totals
 from dspkit.spark.errors import CheckpointError
+from dspkit.spark.flow import HEADROOM, TARGET_S, allowance
 from dspkit.spark.frames import Edge, Records, groups, stamped
 from dspkit.spark.functions import GROUPS, as_schema
+from dspkit.spark.meter import EVERY_S
 from dspkit.spark.snapshots import Window, snapshot
 from dspkit.spark.state import Plan
 
@@ -188,3 +190,26 @@ def test_a_folder_that_cannot_be_one_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="folder to write in"):
         Checkpoint(tmp_path / "file").take()
     assert Checkpoint(tmp_path / "new").committed() == -1
+
+
+def _readings(**operators: dict[str, float]) -> Totals:
+    counts = {int(name[1:]): Counter(each) for name, each in operators.items()}
+    return Totals(counts, {i: Counter(each) for i, each in counts.items()})
+
+
+def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
+    inputs = {0: (), 1: (0,), 2: (1,)}
+    nothing = _readings()
+    assert allowance(nothing, nothing, [1, 1, 1], inputs) > 1e15  # nothing is known: nothing is held back
+    # 1 does 1000 a second and sends two for one, of which 2 does 500 a second with each of its 3 instances: the sources
+    # may take 750 a second, for the time between two words and what may wait.
+    steady = _readings(
+        o0={"done": 300, "busy": 0.1, "edge 1": 300},
+        o1={"done": 300, "busy": 0.3, "edge 2": 600},
+        o2={"done": 600, "busy": 1.2},
+    )
+    may = allowance(nothing, steady, [1, 1, 3], inputs)
+    assert may == pytest.approx(HEADROOM * 750 * (EVERY_S + TARGET_S), abs=1)
+    full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
+    for before in (nothing, full):  # a second's work waits; also when no source took anything of late
+        assert allowance(before, full, [1, 1, 3], inputs) == 0

@@ -103,6 +103,11 @@ class JarEngine:
         """Let the logs begin at that time."""
         self._job.begin(zero_micros)
 
+    def allow(self, records: int) -> None:
+        """Let the sources take that many records, and no more until this is said again."""
+        if self._job is not None:
+            self._job.allow(records)
+
     def alive(self) -> bool:
         return bool(self._query is not None and self._query.isActive)
 

@@ -20,6 +20,7 @@ from .checkpoint import Checkpoint
 from .collector import Collector
 from .engine import JarEngine, Line
 from .errors import QueryError
+from .flow import Flow
 from .functions import Function
 from .meter import EVERY_S
 from .snapshots import Window, snapshot
@@ -129,6 +130,9 @@ class SparkJob:
             )
         if not zero:
             zero = self._let_begin()
+        if self.law == "pipeline":
+            inputs = {stage.index: tuple(stage.inputs) for stage in stages}
+            self._owned.append(Flow(meter.totals, self._k, inputs, self._supervisor.allow).close)
         self._open, self._zero = True, zero * 1e-6
         atexit.register(self.close)
         self._began = self._end = _aligned(time.time())

@@ -90,6 +90,9 @@ class PlainEngine:
             self._turn.release()
         return ended and self.alive()
 
+    def allow(self, records: int) -> None:
+        """A batch is bounded as it is."""
+
     def alive(self) -> bool:
         return self._query is None or bool(self._query.isActive)
 

@@ -10,6 +10,7 @@ import java.nio.file.StandardCopyOption;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.SparkContext;
 
 /**
@@ -35,6 +36,7 @@ public final class Job {
   private volatile long version = 1, applied = 0;
   private volatile boolean paused;
   private volatile long startMicros;
+  private final AtomicLong credit = new AtomicLong(Long.MAX_VALUE / 2);
 
   private Job(int id, String folder, int[] wanted) {
     this.id = id;
@@ -77,6 +79,19 @@ public final class Job {
     for (int i = 0; i < wanted.length; i++) wanted[i] = Integer.parseInt(words[i]);
     paused = pause;
     return ++version;
+  }
+
+  /** How many records the sources may take from now on, until this is said again. */
+  public void allow(long records) {
+    credit.set(records);
+  }
+
+  long credit() {
+    return credit.get();
+  }
+
+  void took(long records) {
+    credit.addAndGet(-records);
   }
 
   /** The newest version that an epoch was planned with. */

@@ -92,7 +92,10 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   private boolean take(long[] limit) {
     ByteBuffer frame = ByteBuffer.allocate(16 + 24 * own).order(ByteOrder.LITTLE_ENDIAN);
     frame.putLong(micros()).putLong(share.startMicros);
-    long room = settings.frameRecords, most = Math.max(1, room / own);
+    Job job = limit == null ? Job.get(settings.job) : null; // null: in an executor of its own, or a micro-batch
+    long room = job == null ? settings.frameRecords : Math.min(settings.frameRecords, job.credit()), before = room;
+    if (room <= 0) return false;
+    long most = Math.max(1, room / own);
     long all = limit == null ? settings.available(share.startMicros) : 0;
     boolean more = false;
     for (int i = 0; i < own; i++) {
@@ -107,6 +110,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     }
     turn = (turn + 1) % Math.max(1, own);
     if (frame.position() == 16) return false;
+    if (job != null) job.took(before - room);
     row.update(3, java.util.Arrays.copyOf(frame.array(), frame.position()));
     due = more ? 0 : micros() + settings.lingerMicros;
     return true;
