@@ -54,14 +54,14 @@ def _kill_one_at_work(job: SparkJob, chance: random.Random) -> None:
             time.sleep(0.05)
         if job.restarts > before:
             return
-    raise AssertionError("no worker was missed")
+    assert any(job.restarts > before for _ in range(20) if job.observe()), "no worker was missed"
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_lost_or_repeated_through_rescales_restarts_and_killed_workers(mode: str, tmp_path: Path) -> None:
     chance = random.Random(1)
     with live.job(3000, 50, mode=mode, checkpoint=tmp_path) as job:
-        assert any(job.observe().throughput for _ in range(20))
+        assert any(job.observe().throughput for _ in range(60))
         for _ in range(6):
             _rescale(job, chance)
             time.sleep(chance.uniform(0, 0.5))
@@ -72,12 +72,12 @@ def test_nothing_is_lost_or_repeated_through_rescales_restarts_and_killed_worker
                 for pid in _workers()[::2]:
                     os.kill(pid, signal.SIGKILL)
             _rescale(job, chance)
-        assert any(job.observe().throughput for _ in range(20))
+        assert any(job.observe().throughput for _ in range(60))
     first = live.each_once(tmp_path)
     assert first > 1000
     with live.job(3000, 50, mode=mode, checkpoint=tmp_path) as job:  # and on from the checkpoint, with other counts
         _rescale(job, chance)
-        assert any(job.observe().throughput for _ in range(20))
+        assert any(job.observe().throughput for _ in range(60))
     assert live.each_once(tmp_path) > first
 
 
@@ -86,7 +86,7 @@ def test_a_checkpoint_goes_on_in_the_other_mode(tmp_path: Path) -> None:
     for mode, k in (("realtime", 3), ("microbatch", 2), ("realtime", 5)):
         with live.job(2000, 50, mode=mode, checkpoint=tmp_path) as job:
             job.deploy(job.deployment.scaled({"count": k}))
-            assert any(job.observe().throughput for _ in range(10))
+            assert any(job.observe().throughput for _ in range(60))
         now = live.each_once(tmp_path)
         assert now > seen
         seen = now

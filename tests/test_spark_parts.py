@@ -200,7 +200,7 @@ def _readings(**operators: dict[str, float]) -> Totals:
 def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     inputs = {0: (), 1: (0,), 2: (1,)}
     nothing = _readings()
-    assert allowance(nothing, nothing, [1, 1, 1], inputs) > 1e15  # nothing is known: nothing is held back
+    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] > 1e15  # nothing is known: nothing is held back
     # 1 does 1000 a second and sends two for one, of which 2 does 500 a second with each of its 3 instances: the sources
     # may take 750 a second, for the time between two words and what may wait.
     steady = _readings(
@@ -208,8 +208,9 @@ def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
         o1={"done": 300, "busy": 0.3, "edge 2": 600},
         o2={"done": 600, "busy": 1.2},
     )
-    may = allowance(nothing, steady, [1, 1, 3], inputs)
+    may, in_one_frame = allowance(nothing, steady, [1, 1, 3], inputs)
     assert may == pytest.approx(HEADROOM * 750 * (EVERY_S + TARGET_S), abs=1)
+    assert in_one_frame == 250 // 50  # of 2's instances one does those of 250 source records a second: 20 ms of work
     full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
     for before in (nothing, full):  # a second's work waits; also when no source took anything of late
-        assert allowance(before, full, [1, 1, 3], inputs) == 0
+        assert allowance(before, full, [1, 1, 3], inputs)[0] == 0

@@ -103,10 +103,10 @@ class JarEngine:
         """Let the logs begin at that time."""
         self._job.begin(zero_micros)
 
-    def allow(self, records: int) -> None:
-        """Let the sources take that many records, and no more until this is said again."""
+    def allow(self, records: int, in_one_frame: int) -> None:
+        """Let the sources take that many records until this is said again, and so many in one frame."""
         if self._job is not None:
-            self._job.allow(records)
+            self._job.allow(records, in_one_frame)
 
     def alive(self) -> bool:
         return bool(self._query is not None and self._query.isActive)

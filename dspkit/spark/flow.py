@@ -11,7 +11,8 @@ how many records its sources may take until it speaks again:
     | $T$ | the longest that any operator needs for what waits before it |
 
 They may take $c (h + T^* - T)$, with the time $h$ between two words and the target $T^*$. A job that keeps up takes
-less by itself.
+less by itself. A frame holds no more than what keeps the slowest instance busy for a moment: it is done as a whole, and
+nobody can tell before it is.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ HEADROOM = 1.1  # rates are measured: never hold a job back for a reading that i
 _MEMORY = 10  # readings over which rates are taken
 _LEAST = 64  # records: enough to measure by
 _UNLIMITED = 1 << 60
+_FRAME_S = 0.02  # of work for the slowest instance
+_FRAME = 256  # records at most
 
 
-def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[int, Sequence[int]]) -> int:
-    """Records that the sources may take until the next word; `inputs` are each operator's senders."""
+def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[int, Sequence[int]]) -> tuple[int, int]:
+    """Records that the sources may take until the next word, and in one frame; `inputs` are each operator's senders."""
     whole = after.operators
     taken = sum(whole.get(i, Counter())["done"] for i in range(len(k)) if not inputs[i])
-    capacity, longest = float("inf"), 0.0
+    capacity, slowest, longest = float("inf"), float("inf"), 0.0
     for i, senders in inputs.items():
         did = _difference(before.operators.get(i), whole.get(i, Counter()))
         d = did if did["done"] > 0 and did["busy"] > 0 else whole.get(i, Counter())
@@ -44,11 +47,14 @@ def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[i
             continue  # a source, or nothing is known yet
         able = k[i] * d["done"] / d["busy"]
         capacity = min(capacity, able * taken / came)
+        slowest = min(slowest, able / k[i] * taken / came)
         sent = sum(after.epoch.get(u, Counter())[f"edge {i}"] for u in senders)
         longest = max(longest, (sent - after.epoch.get(i, Counter())["done"]) / able)
     if capacity == float("inf"):
-        return _UNLIMITED
-    return max(_LEAST if longest < 2 * TARGET_S else 0, int(HEADROOM * capacity * (EVERY_S + TARGET_S - longest)))
+        return _UNLIMITED, _LEAST
+    least = _LEAST if longest < 2 * TARGET_S else 0
+    credit = max(least, int(HEADROOM * capacity * (EVERY_S + TARGET_S - longest)))
+    return credit, max(1, min(_FRAME, int(slowest * _FRAME_S)))
 
 
 def _difference(before: Counter[str] | None, after: Counter[str]) -> Counter[str]:
@@ -65,7 +71,7 @@ class Flow:
         totals: Callable[[], Totals],
         k: Callable[[], Sequence[int]],
         inputs: Mapping[int, Sequence[int]],
-        allow: Callable[[int], None],
+        allow: Callable[[int, int], None],
     ):
         self._totals, self._k, self._inputs, self._allow = totals, k, inputs, allow
         self._ended = threading.Event()
@@ -75,10 +81,10 @@ class Flow:
     def close(self) -> None:
         self._ended.set()
         self._thread.join(5)
-        self._allow(_UNLIMITED)
+        self._allow(_UNLIMITED, _FRAME)
 
     def _run(self) -> None:
         seen: deque[Totals] = deque(maxlen=_MEMORY)
         while not self._ended.wait(EVERY_S - (time.time() - EVERY_S / 4) % EVERY_S):  # a little after the readings
             seen.append(self._totals())
-            self._allow(allowance(seen[0], seen[-1], self._k(), self._inputs))
+            self._allow(*allowance(seen[0], seen[-1], self._k(), self._inputs))

@@ -90,7 +90,7 @@ class PlainEngine:
             self._turn.release()
         return ended and self.alive()
 
-    def allow(self, records: int) -> None:
+    def allow(self, records: int, in_one_frame: int) -> None:
         """A batch is bounded as it is."""
 
     def alive(self) -> bool:

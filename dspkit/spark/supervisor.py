@@ -22,7 +22,7 @@ class Engine(Protocol):
     def begin(self, zero_micros: int) -> None: ...
     def ready(self, wait_s: float) -> bool: ...
     def rescale(self, k: Sequence[int], wait_s: float) -> bool: ...
-    def allow(self, records: int) -> None: ...
+    def allow(self, records: int, in_one_frame: int) -> None: ...
     def alive(self) -> bool: ...
     def error(self) -> Exception | None: ...
     def finish(self, k: Sequence[int], wait_s: float) -> None: ...
@@ -74,11 +74,20 @@ class Supervisor:
         end = time.monotonic() + wait_s
         with self._lock:
             self._k, engine = list(k), self._engine
-        return engine.rescale(k, end - time.monotonic())
+        if engine.rescale(k, wait_s):
+            return True
+        while self.failed is None and time.monotonic() < end:  # it died: its next run begins with these numbers
+            with self._lock:
+                if self._engine is not engine:
+                    return self._engine.ready(max(0.0, end - time.monotonic()))
+            if engine.alive():
+                return False
+            time.sleep(_LOOK_S)
+        return False
 
-    def allow(self, records: int) -> None:
-        """Let the sources take that many records, and no more until this is said again."""
-        self._engine.allow(records)
+    def allow(self, records: int, in_one_frame: int) -> None:
+        """Let the sources take that many records until this is said again, and so many in one frame."""
+        self._engine.allow(records, in_one_frame)
 
     def close(self, wait_s: float) -> None:
         """Commit what was done, and stop."""

@@ -36,6 +36,7 @@ public final class Job {
   private volatile long version = 1, applied = 0;
   private volatile boolean paused;
   private volatile long startMicros;
+  private volatile int frameRecords = 64;
   private final AtomicLong credit = new AtomicLong(Long.MAX_VALUE / 2);
 
   private Job(int id, String folder, int[] wanted) {
@@ -81,9 +82,14 @@ public final class Job {
     return ++version;
   }
 
-  /** How many records the sources may take from now on, until this is said again. */
-  public void allow(long records) {
+  /** How many records the sources may take from now on, until this is said again, and how many in one frame. */
+  public void allow(long records, int inOneFrame) {
     credit.set(records);
+    frameRecords = inOneFrame;
+  }
+
+  int frameRecords() {
+    return frameRecords;
   }
 
   long credit() {

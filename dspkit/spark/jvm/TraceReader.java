@@ -93,7 +93,9 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     ByteBuffer frame = ByteBuffer.allocate(16 + 24 * own).order(ByteOrder.LITTLE_ENDIAN);
     frame.putLong(micros()).putLong(share.startMicros);
     Job job = limit == null ? Job.get(settings.job) : null; // null: in an executor of its own, or a micro-batch
-    long room = job == null ? settings.frameRecords : Math.min(settings.frameRecords, job.credit()), before = room;
+    long room = settings.frameRecords;
+    if (job != null) room = Math.min(Math.min(room, job.frameRecords()), job.credit());
+    long before = room;
     if (room <= 0) return false;
     long most = Math.max(1, room / own);
     long all = limit == null ? settings.available(share.startMicros) : 0;
