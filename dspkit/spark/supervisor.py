@@ -102,11 +102,12 @@ class Supervisor:
 
     def _watch(self) -> None:
         while not self._ended.wait(_LOOK_S):
-            if self.failed is None and not self._engine.alive():
-                try:
-                    self._again()
-                except Exception as error:  # whatever it is, observe() must tell
-                    self.failed = readable(error)
+            with self._lock:
+                if self.failed is None and not self._engine.alive():
+                    try:
+                        self._again()
+                    except Exception as error:  # whatever it is, observe() must tell
+                        self.failed = readable(error)
 
     def _again(self) -> None:
         error = readable(self._engine.error(), self._blame())
@@ -122,7 +123,6 @@ class Supervisor:
         self._mark = done
         self.restarted += 1
         log.warning("the query died and starts again after %s records: %s", done, str(error).splitlines()[0][:300])
-        with self._lock:
-            self._engine.stop()
-            self._engine = self._make()
-            self._engine.start(self._k, self._zero_micros)
+        self._engine.stop()
+        self._engine = self._make()
+        self._engine.start(self._k, self._zero_micros)
