@@ -110,8 +110,8 @@ class SparkJob:
         running = session.running()
         self._choose()
         base = spark or session.start(master, self.mode, settings, with_jar=self.engine == "jar")
-        if running is None and spark is None:
-            self._owned.append(lambda: session.stop(base))
+        session.join(started=running is None and spark is None)
+        self._owned.append(lambda: session.leave(base))
         self._slots, self.master = session.slots(base), base.sparkContext.master
         self._check(self._deployment)
         self._checkpoint.identify(line.identity(self.topology, self._functions, self._sources))

@@ -47,6 +47,7 @@ _SQL = {  # of the copy of the session that a job works in
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
+_use = {"jobs": 0, "ours": False}  # who uses the one Spark of this process
 _PIPELINED = "spark.python.udf.pipelined.enabled"  # real-time mode needs it, micro-batches now and then die of it
 
 
@@ -112,6 +113,20 @@ def slots(spark: Any) -> int:
     if master.startswith("local"):
         return 1 if master == "local" else os.cpu_count() or 1
     return int(spark.sparkContext.defaultParallelism)
+
+
+def join(*, started: bool) -> None:
+    """One more job uses Spark; `started` says that it was the job who started it."""
+    _use["jobs"] += 1
+    _use["ours"] |= started
+
+
+def leave(spark: Any) -> None:
+    """One job less; the last one ends Spark if it was a job that started it."""
+    _use["jobs"] -= 1
+    if not _use["jobs"] and _use["ours"]:
+        _use["ours"] = False
+        stop(spark)
 
 
 def stop(spark: Any) -> None:
