@@ -114,8 +114,9 @@ class SparkJob:
         self._owned.append(lambda: session.leave(base))
         self._slots, self.master = session.slots(base), base.sparkContext.master
         self._check(self._deployment)
-        self._checkpoint.identify(line.identity(self.topology, self._functions, self._sources))
-        self._collector = Collector()
+        told = line.identity(self.topology, self._functions, self._sources)
+        self._checkpoint.identify(told | {"engine": self.engine})
+        self._collector = Collector(session.host(base))
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)

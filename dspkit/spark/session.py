@@ -115,6 +115,13 @@ def slots(spark: Any) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
+def host(spark: Any) -> str:
+    """The address at which the workers reach this process: this machine only, unless they run elsewhere."""
+    if spark.sparkContext.master.startswith("local"):
+        return "127.0.0.1"
+    return str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
+
+
 def join(*, started: bool) -> None:
     """One more job uses Spark; `started` says that it was the job who started it."""
     _use["jobs"] += 1

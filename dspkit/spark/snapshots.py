@@ -57,7 +57,7 @@ def snapshot(topology: Topology, names: Sequence[str], window: Window, before: T
         deployment=window.deployment,
         operators=operators,
         source_rates={name: operators[name].input_rate for name in topology.sources},
-        throughput=_ended(topology, did, sent) / w,
+        throughput=_ended(topology, index, after, did) / w,
         latency=latency,
         event_latency=event,
         lag=sum(window.lag[name] for name in topology.sources),
@@ -80,20 +80,24 @@ def _waiting(topology: Topology, after: Totals, index: Mapping[str, int], name: 
     return float(max(0, sent - after.epoch.get(index[name], Counter())["done"]))
 
 
-def _ended(topology: Topology, did: Mapping[str, Counter[str]], sent: Mapping[Edge, float]) -> float:
-    """Source records that came to their end: each record carries its share of one, evenly over the branches."""
+def _ended(topology: Topology, index: Mapping[str, int], whole: Totals, did: Mapping[str, Counter[str]]) -> float:
+    """Source records that came to their end: each record carries its share of one, evenly over the branches.
+
+    Shares are of the whole run: within a window one operator may be at work and the one before it not.
+    """
     carried: dict[Edge, float] = {}  # source records in one record on this edge
     ended = 0.0
     for name in topology.order:
         parents, children = topology.upstream(name), topology.downstream(name)
-        came = sum(sent[u, name] for u in parents)
-        share = sum(sent[u, name] * carried[u, name] for u in parents) / came if came else 0.0
-        mass = max(0.0, did[name]["done"]) * (share if parents else 1.0)
+        sent = {u: whole.operators.get(index[u], Counter())[f"edge {index[name]}"] for u in parents}
+        came = sum(sent.values())
+        share = sum(sent[u] * carried[u, name] for u in parents) / came if came else 0.0 if parents else 1.0
+        here = whole.operators.get(index[name], Counter())
         for child in children:
-            part = mass / len(children)
-            carried[name, child] = part / sent[name, child] if sent[name, child] else 0.0
-            ended += 0.0 if sent[name, child] else part  # all of it ended here
-        ended += mass if not children else 0.0
+            on = here[f"edge {index[child]}"]
+            carried[name, child] = here["done"] * share / len(children) / on if on else 0.0
+            ended += 0.0 if on else max(0.0, did[name]["done"]) * share / len(children)  # all of it ends here
+        ended += 0.0 if children else max(0.0, did[name]["done"]) * share
     return ended
 
 

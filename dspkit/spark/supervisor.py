@@ -61,6 +61,8 @@ class Supervisor:
     def ready(self, wait_s: float) -> bool:
         """Whether the first epoch was planned; the query is watched from now on."""
         there = self._engine.ready(wait_s)
+        if not there and not self._engine.alive():
+            self.failed = readable(self._engine.error(), self._blame())
         self._thread.start()
         return there
 

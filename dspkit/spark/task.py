@@ -124,6 +124,7 @@ class Task:
         for rows in _outer(batches, self):
             yield from self._mine(iter((rows,)))
             yield None
+            self._meter.turn(WAIT)  # handing on what passes by ended as busy
 
     def _made(self, mine: Iterator[Records]) -> Iterator[list[tuple[int, int, int, bytes]]]:
         """What the function makes of its input, as frames."""
