@@ -4,8 +4,10 @@
     python3 dev.py COMMAND [arguments handed on]      (`make COMMAND` is the same)
 
     lab     open JupyterLab on the first notebook, on this machine only
+    demo    word count on a local Spark under a policy, for two minutes; leaves a report (--help: what can be set)
     test    run the tests                   report  run a notebook, write one HTML file to reports/
     bench   time the claims we make         lint    check style, formatting and types
+    jar     compile the Spark part's Java again (needs a JDK of 17 or newer)
     setup   make or repair .venv, no more   clean   remove what these commands made; keep runs/ and reports/
     lock    resolve constraints.txt again (--upgrade: to the newest versions)
 
@@ -91,6 +93,8 @@ def main(command: str, args: list[str]) -> None:
         "test": ["-m", "pytest", *args],
         "bench": ["-m", "benchmarks", *args],
         "report": ["-m", "dspkit", "report", *(args or [START])],
+        "demo": ["-m", "dspkit.apps.demo", *args],
+        "jar": ["-m", "dspkit.spark.jar", *args],
         "lock": [".ci/lock.py", *args],
     }
     if command == "clean":

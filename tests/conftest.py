@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+import live
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -33,6 +35,19 @@ def _home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSPKIT_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Live jobs in micro-batches come last, and those without our jar at the end: Java then starts three times only."""
+    kinds = ("microbatch", "plain")
+    items.sort(key=lambda item: next((i for i, kind in enumerate(kinds, 1) if f"{kind}]" in item.name), 0))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _end_of_spark() -> Iterator[None]:
+    """What the live tests started ends with them."""
+    yield
+    live.end()
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
 """What every backend keeps to. A new backend adds a maker to MAKERS and passes."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+import live
 from dspkit import Backend, Deployment, DspkitError, Snapshot, topologies
 from dspkit.errors import BackendError, DeploymentError
 
@@ -12,12 +14,30 @@ def _simulator():
     return topologies.word_count().simulator(window_s=5.0)
 
 
-MAKERS = {"simulator": _simulator}
+def _spark(mode):
+    return live.job(mode=mode)
 
 
-@pytest.fixture(params=MAKERS)
-def backend(request):
-    with MAKERS[request.param]() as backend:
+MAKERS = {
+    "simulator": _simulator,
+    "spark-realtime": partial(_spark, "realtime"),
+    "spark-microbatch": partial(_spark, "microbatch"),
+}
+
+
+def _marked(name):
+    return pytest.param(name, marks=[pytest.mark.spark] * name.startswith("spark"))
+
+
+@pytest.fixture(scope="module", params=map(_marked, MAKERS))
+def maker(request):
+    """One backend after the other: two kinds of Spark do not fit into one process."""
+    return MAKERS[request.param]
+
+
+@pytest.fixture
+def backend(maker):
+    with maker() as backend:
         yield backend
 
 

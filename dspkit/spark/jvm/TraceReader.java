@@ -1,0 +1,153 @@
+package dspkit;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.time.Instant;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** One reader of the log: takes what has become due in its partitions, a frame at a time. */
+final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTimeRead<InternalRow> {
+  private static final long NAP_NS = 2_000_000; // between looks at the clock and at the job's version
+
+  static final class Settings implements Serializable {
+    private static final long serialVersionUID = 1;
+    final int job, operator, partitions, frameRecords;
+    final long lingerMicros;
+    final Trace trace;
+
+    Settings(CaseInsensitiveStringMap options) {
+      job = options.getInt("job", 0);
+      operator = options.getInt("operator", 0);
+      partitions = options.getInt("partitions", 16);
+      frameRecords = options.getInt("frame_records", 256);
+      lingerMicros = options.getLong("linger_micros", 10_000);
+      trace = new Trace(options.get("trace"));
+    }
+
+    /** Records that a log which began then holds by now, in all partitions. */
+    long available(long startMicros) {
+      return startMicros > 0 ? trace.count((micros() - startMicros) / 1e6) : 0;
+    }
+
+    /** How many of the first `all` records are in partition p. */
+    long within(int p, long all) {
+      return Math.max(0, (all - p + partitions - 1) / partitions);
+    }
+  }
+
+  /** What one reader has to do in one epoch; `to` is null in real-time mode. */
+  static final class Share implements InputPartition {
+    private static final long serialVersionUID = 1;
+    final Settings settings;
+    final int index, readers;
+    final long[] from, to;
+    final long startMicros, version;
+    final boolean paused;
+
+    Share(Settings settings, int index, int readers, long[] from, long[] to, Job job) {
+      this.settings = settings;
+      this.index = index;
+      this.readers = readers;
+      this.from = from;
+      this.to = to;
+      this.startMicros = job.startMicros();
+      this.version = job.applied();
+      this.paused = job.paused();
+    }
+  }
+
+  private final Share share;
+  private final Settings settings;
+  private final long[] next;
+  private final int own;
+  private final GenericInternalRow row = new GenericInternalRow(4);
+  private int turn; // the partition to begin with, so that none comes last for ever
+  private long due;
+
+  TraceReader(Share share) {
+    this.share = share;
+    settings = share.settings;
+    next = share.from.clone();
+    own = (settings.partitions - share.index + share.readers - 1) / share.readers;
+    row.setInt(0, settings.operator);
+    row.setInt(1, -1); // from no operator
+    row.setInt(2, 0);
+  }
+
+  private static long micros() {
+    Instant now = Instant.now();
+    return now.getEpochSecond() * 1_000_000 + now.getNano() / 1_000;
+  }
+
+  /** Take up to a frame of records below `limit`; false if there are none. */
+  private boolean take(long[] limit) {
+    ByteBuffer frame = ByteBuffer.allocate(16 + 24 * own).order(ByteOrder.LITTLE_ENDIAN);
+    frame.putLong(micros()).putLong(share.startMicros);
+    Job job = limit == null ? Job.get(settings.job) : null; // null: in an executor of its own, or a micro-batch
+    long room = settings.frameRecords;
+    if (job != null) room = Math.min(Math.min(room, job.frameRecords()), job.credit());
+    long before = room;
+    if (room <= 0) return false;
+    long most = Math.max(1, room / own);
+    long all = limit == null ? settings.available(share.startMicros) : 0;
+    boolean more = false;
+    for (int i = 0; i < own; i++) {
+      int p = share.index + ((turn + i) % own) * share.readers;
+      long there = limit == null ? settings.within(p, all) : limit[p];
+      long end = Math.min(there, next[p] + Math.min(most, room));
+      more |= there > end;
+      if (end <= next[p]) continue;
+      frame.putLong(p).putLong(next[p]).putLong(end);
+      room -= end - next[p];
+      next[p] = end;
+    }
+    turn = (turn + 1) % Math.max(1, own);
+    if (frame.position() == 16) return false;
+    if (job != null) job.took(before - room);
+    row.update(3, java.util.Arrays.copyOf(frame.array(), frame.position()));
+    due = more ? 0 : micros() + settings.lingerMicros;
+    return true;
+  }
+
+  @Override
+  public boolean next() {
+    return take(share.to);
+  }
+
+  @Override
+  public InternalRow get() {
+    return row;
+  }
+
+  @Override
+  public PartitionOffset getOffset() {
+    long[] got = next.clone();
+    for (int p = 0; p < got.length; p++) if (p % share.readers != share.index) got[p] = -1;
+    return new TraceSource.Part(got);
+  }
+
+  /** No record ends the epoch for this reader: when its time is up, or as soon as the job has another version. */
+  @Override
+  public RecordStatus nextWithTimeout(Long timeoutMs) throws IOException {
+    long end = System.currentTimeMillis() + timeoutMs;
+    while (Plugin.version(settings.job, share.version) == share.version && System.currentTimeMillis() < end) {
+      if (!share.paused && own > 0 && micros() >= due && take(null))
+        return RecordStatus.newStatusWithArrivalTimeMs(System.currentTimeMillis());
+      LockSupport.parkNanos(NAP_NS);
+      if (Thread.interrupted()) throw new IOException("interrupted");
+    }
+    return RecordStatus.newStatusWithoutArrivalTime(false);
+  }
+
+  @Override
+  public void close() {}
+}

@@ -1,0 +1,169 @@
+"""The engine without our jar: micro-batches through foreachBatch, in nothing but PySpark's public API.
+
+It runs wherever PySpark does. Each batch goes through the same stages; their parallelism is what it is when the batch
+begins, so a rescale waits for the present batch and no longer. Real-time mode is out of its reach.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from . import state
+from .engine import Line, until
+from .frames import WIRE
+from .source import TraceSource
+
+_FRAME = 256  # records
+
+
+class PlainEngine:
+    """One run of the query; after it has died a new one goes on from the checkpoint."""
+
+    def __init__(self, spark: Any, line: Line):
+        self._spark, self._line = spark, line
+        self._k: list[int] = []
+        self._query: Any = None
+        self._turn = threading.Lock()  # held while a batch is worked on
+        self._ended = False
+        self._epoch = -1
+
+    def start(self, k: Sequence[int], zero_micros: int) -> None:
+        self._k = list(k)
+        if zero_micros:
+            self.begin(zero_micros)
+
+    def ready(self, wait_s: float) -> bool:
+        return True
+
+    def begin(self, zero_micros: int) -> None:
+        self._spark.dataSource.register(TraceLog)
+        frames = None
+        for stage in self._line.stages:
+            if stage.source is not None:
+                part = self._log(stage.index, stage.source, zero_micros)
+                frames = part if frames is None else frames.unionAll(part)
+        assert frames is not None
+        writer = frames.writeStream.option("checkpointLocation", str(self._line.folder / "spark"))
+        self._query = writer.foreachBatch(self._batch).start()
+
+    def _log(self, index: int, source: TraceSource, zero_micros: int) -> Any:
+        most = min(self._line.most_records, 1 << 40)
+        told = {"operator": index, "zero": zero_micros, "trace": source.points(), "partitions": source.partitions}
+        reader = self._spark.readStream.format(TraceLog.name())
+        return reader.option("told", json.dumps(told | {"most": most})).load()
+
+    def _batch(self, frames: Any, epoch: int) -> None:
+        from pyspark.sql import functions as F
+
+        with self._turn:
+            if self._ended:
+                raise RuntimeError("the job has ended")
+            plan = state.begin(self._line.folder / "dspkit", epoch, tuple(self._k))
+            self._epoch = epoch
+            frames.sparkSession.sparkContext.setLocalProperty(state.PROPERTY, plan.text())
+            heads = [stage for stage in self._line.stages if stage.source is not None]
+            parts = [
+                frames.filter(F.col("_to") == stage.index)
+                .repartitionById(plan.k[stage.index], F.col("_p"))
+                .mapInArrow(stage.run, WIRE)
+                for stage in heads
+            ]
+            flow = parts[0]
+            for part in parts[1:]:
+                flow = flow.unionAll(part)
+            for stage in self._line.stages[len(heads) :]:
+                flow = flow.repartitionById(plan.k[stage.index], F.col("_p")).mapInArrow(stage.run, WIRE)
+            flow.write.format("noop").mode("append").save()
+
+    def rescale(self, k: Sequence[int], wait_s: float) -> bool:
+        """From the next batch on; whether the present one ended within `wait_s`."""
+        self._k = list(k)
+        ended = self._turn.acquire(timeout=wait_s)
+        if ended:
+            self._turn.release()
+        return ended and self.alive()
+
+    def allow(self, records: int, in_one_frame: int) -> None:
+        """A batch is bounded as it is."""
+
+    def alive(self) -> bool:
+        return self._query is None or bool(self._query.isActive)
+
+    def error(self) -> Exception | None:
+        found = self._query.exception() if self._query is not None else None
+        return found if found is None or isinstance(found, Exception) else RuntimeError(str(found))
+
+    def finish(self, k: Sequence[int], wait_s: float) -> None:
+        """Wait for the present batch and its commit, then stop."""
+        if self._turn.acquire(timeout=wait_s):
+            self._ended = True
+            self._turn.release()
+        until(lambda: self._line.committed() >= self._epoch or not self.alive(), 5.0)
+        self.stop()
+
+    def stop(self) -> None:
+        self._ended = True
+        if self._query is not None:
+            self._query.stop()
+
+
+class TraceLog(DataSource):
+    """The replayable log of `TraceSource`, read in Python: the rows are the jar's, frame for frame."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dspkit-trace-plain"
+
+    def schema(self) -> str:
+        return WIRE
+
+    def streamReader(self, schema: Any) -> LogReader:
+        return LogReader(json.loads(self.options["told"]))
+
+
+class Stretch(InputPartition):
+    """A part of one partition of the log."""
+
+    def __init__(self, p: int, low: int, high: int):
+        super().__init__(p)
+        self.p, self.low, self.high = p, low, high
+
+
+class LogReader(DataSourceStreamReader):
+    """Plans and reads batches; its offsets say how far each partition is read."""
+
+    def __init__(self, told: dict[str, Any]):
+        self._told = told
+        points = [point.split(":") for point in told["trace"].split(",")]
+        self._times, self._counts = (np.array(column, float) for column in zip(*points, strict=True))
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"next": [0] * self._told["partitions"]}
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        before = (start or self.initialOffset())["next"]
+        parts = len(before)
+        seconds = max(0.0, time.time() - self._told["zero"] * 1e-6)
+        there = int(np.interp(seconds, self._times, self._counts))
+        most = max(1, self._told["most"] // parts)
+        return {"next": [max(b, min((there - p + parts - 1) // parts, b + most)) for p, b in enumerate(before)]}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        pairs = zip(start["next"], end["next"], strict=True)
+        return [Stretch(p, low, high) for p, (low, high) in enumerate(pairs) if high > low]
+
+    def read(self, part: Any) -> Iterator[tuple[int, int, int, bytes]]:
+        for low in range(part.low, part.high, _FRAME):
+            stretch = [part.p, low, min(part.high, low + _FRAME)]
+            words = [round(time.time() * 1e6), self._told["zero"], *stretch]
+            yield self._told["operator"], -1, part.p, np.array(words, "<i8").tobytes()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        pass

