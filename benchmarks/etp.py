@@ -44,7 +44,7 @@ def growth_with_edges() -> Claim:
 
 def least_gain_over_default() -> Claim:
     """Stela's throughput over the default's after scale-out, on the worst of six topologies; the paper's is 1.21."""
-    from dspkit.reproduce_stela import scale_out_table
+    from dspkit.reproduce.stela import scale_out_table
 
     started = time.perf_counter()
     table = scale_out_table((1, 2, 3), only=("stela", "default", "least link load"))
@@ -54,7 +54,7 @@ def least_gain_over_default() -> Claim:
 
 def greatest_gain_over_default() -> Claim:
     """The same on the best of the six; the paper's is 2.2 to 2.25, where twice the instances can give at most 2."""
-    from dspkit.reproduce_stela import scale_out_table
+    from dspkit.reproduce.stela import scale_out_table
 
     table = scale_out_table((1, 2, 3), only=("stela", "default"))
     best = float(table[table.strategy == "stela"].over_default.max())
@@ -63,7 +63,7 @@ def greatest_gain_over_default() -> Claim:
 
 def scale_in_over_random() -> Claim:
     """Throughput kept by Stela over that of the worst of all 70 choices of machines; the paper's two gave 2 and 5."""
-    from dspkit.reproduce_stela import scale_in_table
+    from dspkit.reproduce.stela import scale_in_table
 
     table = scale_in_table(draws=70)
     kept = table.groupby("strategy").kept

@@ -283,7 +283,7 @@ def test_scale_in_starts_with_one_operator_a_machine():
 @pytest.mark.parametrize("row", TABLE_ONE, ids=lambda row: row.name)
 def test_stela_beats_the_default_and_least_link_load(row):
     """The paper's ordering, on each of its topologies; gains are at least half of what it prints."""
-    from dspkit.reproduce_stela import PRINTED, scale_out_table
+    from dspkit.reproduce.stela import PRINTED, scale_out_table
 
     table = scale_out_table((1,), trials=(row,), only=("stela", "default", "least link load")).set_index("strategy")
     after = table.after_per_s

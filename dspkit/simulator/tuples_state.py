@@ -128,7 +128,8 @@ def numbers(state: State, graph: Graph, layout: Layout) -> None:
     selectivity = layout.selectivity[graph.out]
     state.edges["whole"] = np.floor(selectivity)
     state.edges["fraction"] = selectivity - np.floor(selectivity)
-    some = np.where(selectivity > 0, selectivity, 1.0)
+    # A record in a million or fewer would carry the weight of all others: it counts as none at all.
+    some = np.where(selectivity > 1e-6, selectivity, 1.0)
     state.edges["weight"] = state.edges["part"] / some
     state.edges["size"] = layout.size[graph.out]
     state.g["linked"] = bool(np.any(layout.delay > 0) or np.any(np.isfinite(layout.bandwidth)))

@@ -5,7 +5,7 @@ import pytest
 
 from dspkit import Deployment, etp, run
 from dspkit.policies.on_demand import ScaleOut
-from dspkit.reproduce_stela import ASKED, STEPS, scale_in_table, strategies, throughput
+from dspkit.reproduce.stela import ASKED, STEPS, scale_in_table, strategies, throughput
 from dspkit.topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE
 
 

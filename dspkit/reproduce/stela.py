@@ -1,4 +1,4 @@
-"""Stela's evaluation again, on the simulator: `python -m dspkit.reproduce_stela` prints its tables beside the paper's.
+"""Stela's evaluation again, on the simulator: `python -m dspkit.reproduce.stela` prints its tables beside the paper's.
 
 Every strategy answers the same request at the same moment of the same run, under the settings of Table I
 (`topologies/table_one.py`). Throughput is what the sinks process in windows of ten seconds.
@@ -12,16 +12,16 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from .core import Policy, Topology
-from .etp import ORDERS, convergence_s, downtime_s, without
-from .history import History
-from .loop import run
-from .policies.migrate import Migrate
-from .policies.on_demand import Request, ScaleIn, ScaleOut
-from .policies.rebalance import Rebalance
-from .policies.stela import Stela
-from .topologies.app import App
-from .topologies.table_one import SCALE_IN, TABLE_ONE, Trial
+from ..core import Policy, Topology
+from ..etp import ORDERS, convergence_s, downtime_s, without
+from ..history import History
+from ..loop import run
+from ..policies.migrate import Migrate
+from ..policies.on_demand import Request, ScaleIn, ScaleOut
+from ..policies.rebalance import Rebalance
+from ..policies.stela import Stela
+from ..topologies.app import App
+from ..topologies.table_one import SCALE_IN, TABLE_ONE, Trial
 
 if TYPE_CHECKING:
     import pandas as pd
