@@ -372,6 +372,53 @@ def test_on_faster_machines_the_time_is_still_that_of_speed_1(io):
     assert again[-1].snapshot.operators["b"].true_rate == pytest.approx(100 / (io + (1 - io) / 2), rel=0.01)
 
 
+UNLIKE = {"fast": Node(16, speed=2.0), "slow": Node(16, speed=0.5)}
+VISITS = tuple({"a": a, "b": b} for a, b in ((1, 1), (1, 2), (1, 3), (2, 4)))
+
+
+def _unlike(plant, steps=48, **options):
+    return run(Schedule(VISITS), Simulator(CHAIN, plant, workload.Constant(5000), **options), steps=steps)
+
+
+@pytest.mark.parametrize("io", [0.0, 0.5])
+def test_nodes_that_differ_in_speed_count_where_instances_run(io):
+    """Round robin, or as placed; the plant that comes back replays the run."""
+    true = Plant({"a": Service(1e-3, io_share=io), "b": Service(4e-3, contention=0.03)}, UNLIKE)
+    placed = Deployment(CHAIN.uniform(), placement={("a", 0): "slow", ("b", 0): "fast"})
+    for deployment in (None, placed, Deployment(CHAIN.uniform(), workers=1)):
+        history = _unlike(true, deployment=deployment)
+        fitted = fit(history, start=true)
+        assert fitted["a", "seconds_per_record"].value == pytest.approx(1e-3, rel=0.05)
+        assert fitted["b", "seconds_per_record"].value == pytest.approx(4e-3, rel=0.05)
+        assert fitted["b", "contention"].value == pytest.approx(0.03, abs=0.005)
+        assert fitted["a", "io_share"].value == pytest.approx(io, abs=0.02)
+        again = _unlike(fitted.plant, deployment=deployment)
+        assert [s.snapshot.throughput for s in again] == pytest.approx(
+            [s.snapshot.throughput for s in history], rel=0.02
+        )
+        blind = fit(_changed(history, lambda i, n, m: replace(m, cpu=None)), start=true)
+        assert blind["a", "seconds_per_record"].value == pytest.approx(1e-3, rel=0.05)
+
+
+def test_unlike_nodes_in_micro_batches_take_equal_parts():
+    true = Plant({"a": Service(1e-3), "b": Service(4e-3, io_share=0.3)}, UNLIKE, law="sequential")
+    history = run(Schedule(VISITS), Simulator(CHAIN, true, workload.Constant(100)), steps=48)
+    for shown in (history, _changed(history, lambda i, n, m: replace(m, cpu=None))):
+        fitted = fit(shown, start=true)
+        assert fitted["a", "seconds_per_record"].value == pytest.approx(1e-3, rel=0.05)
+        assert fitted["b", "seconds_per_record"].value == pytest.approx(4e-3, rel=0.05)
+
+
+def test_a_node_that_start_does_not_know_is_named():
+    services = {"a": Service(1e-3), "b": Service(4e-3)}
+    placed = Deployment(CHAIN.uniform(), placement={("a", 0): "slow"})
+    history = _unlike(Plant(services, UNLIKE), steps=6, deployment=placed)
+    with pytest.raises(KnobError, match=r"instances on 'slow'.*speed of each node.*nodes of start"):
+        fit(history, start=Plant(services, {"fast": Node(speed=2.0), "other": Node()}))
+    fit(history, start=Plant(services, {"fast": Node(speed=2.0), "other": Node(speed=2.0)}))  # all alike
+    fit(history)
+
+
 def test_micro_batches_show_their_overhead_and_their_speed():
     true = replace(USL, law="sequential", batch_overhead_s=0.05, trigger_s=1.0, batch_records=500)
     sim = Simulator(CHAIN, true, workload.Constant(450))
@@ -434,8 +481,13 @@ def test_what_cannot_be_fitted_says_what_to_record():
     still = _run(USL, (1,), steps=3, load=0)
     with pytest.raises(MetricError, match="without a processed record"):
         fit(still)
-    with pytest.raises(KnobError, match="between 0 and 1"):
-        fit(history, confidence=95)
+    for confidence in (95, 0, 1, -0.5, math.nan, "x", None):
+        with pytest.raises(KnobError, match="between 0 and 1"):
+            fit(history, confidence=confidence)
+    with pytest.raises(MetricError, match=r"history None.*a History.*run\(\)"):
+        fit(None)
+    with pytest.raises(KnobError, match=r"start=5.*a Plant"):
+        fit(history, start=5)
     with pytest.raises(KnobError, match="one for each of"):
         fit(history, start=Plant({"x": Service()}))
 

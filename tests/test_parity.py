@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dspkit import Deployment, History, Operator, Topology, plots, run, topologies
 from dspkit.core import Latency, OperatorMetrics, Snapshot, Step
-from dspkit.errors import MetricError
+from dspkit.errors import KnobError, MetricError
 from dspkit.policies.ds2 import DS2
 
 EVIL = '<script>alert("x")</script>'
@@ -108,6 +108,12 @@ def test_runs_that_cannot_be_compared_are_refused():
         plots.parity(a, _history([(100, 1.0)], start=100.0))
     with pytest.raises(MetricError, match="empty history"):
         plots.parity(a, History(a.topology))
+    for pair in ((a, None), (None, a), (a, 5)):
+        with pytest.raises(MetricError, match=r"expected a History; pass what run\(\)"):
+            plots.parity(*pair)
+    for names in (("a",), "ab", None, (1, 2), ("a", "b", "c")):
+        with pytest.raises(KnobError, match="two names"):
+            plots.parity(a, a, names=names)
 
 
 def test_axes_are_of_logarithms_where_values_span_a_lot():

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
+from numbers import Real
 from typing import TYPE_CHECKING
 
-from ..errors import KnobError
+from ..errors import KnobError, MetricError
 from .plant import Plant
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def fit(history: History, *, confidence: float = 0.95, start: Plant | None = Non
     rate of all instances together stops rising while they are busy, and BIC prefers that, an external ceiling takes the
     place of coherency. Windows in which the job stood still or a node was full tell little of the law and are left out.
 
-    `start` gives what no snapshot tells: nodes, links, distributions, kind of pause.
+    `start` gives what no snapshot tells: nodes and their speeds, links, distributions, kind of pause. Instances that
+    no placement names are taken to run where `round_robin` puts them; without `start` all nodes have speed 1.
 
     >>> from dspkit import run, topologies
     >>> from dspkit.policies.ds2 import DS2
@@ -94,12 +96,17 @@ def fit(history: History, *, confidence: float = 0.95, start: Plant | None = Non
     >>> bool(abs(fitted["count", "seconds_per_record"].value * 30e3 - 1) < 0.05)
     True
     """
+    from ..history import History
     from .fit_job import job
     from .fit_operators import Reading
 
-    if not 0 < confidence < 1:
+    if not isinstance(history, History):
+        raise MetricError(f"history {history!r}", expected="a History", fix="pass what run() or History.load() returns")
+    if not isinstance(confidence, Real) or not 0 < confidence < 1:
         raise KnobError(f"confidence={confidence!r}", expected="a share between 0 and 1", fix="as in 0.95")
     if start is not None:
+        if not isinstance(start, Plant):
+            raise KnobError(f"start={start!r}", expected="a Plant, or None", fix="as in start=app.plant")
         start.check(history.topology)
     run = Reading(history, confidence, start)
     run.must_tell()

@@ -14,6 +14,7 @@ from ..errors import MetricError
 from ..history import History
 from .fit import Estimate
 from .fit_numbers import Array, Interval, Law, Windows, law, ratio
+from .fit_speeds import Speeds
 from .plant import Plant
 from .service import Service
 
@@ -35,6 +36,7 @@ class Reading:
     def __init__(self, history: History, confidence: float, start: Plant | None):
         self.topology, self.start, self.confidence = history.topology, start, confidence
         self.seen = [step.snapshot for step in history]
+        self._speeds = Speeds(history.topology, start)
         self.estimates: list[Estimate] = []
         self.notes: list[str] = []
         self.laws: list[Law] = []
@@ -93,9 +95,9 @@ class Reading:
         return [(s, s.operators[name]) for s in self.seen if name in s.operators]
 
     def _rows(self, name: str) -> list[Row]:
-        """Windows in which this operator did enough to tell its speed."""
+        """Windows in which this operator did enough to tell its speed, as on nodes of speed 1."""
         return [
-            (i, s, m)
+            (i, s, self._speeds.at_one(name, s))
             for i, s in enumerate(self.seen)
             if (m := s.operators.get(name)) and m.true_rate and m.processing_rate * s.window_s >= _FEW
         ]
@@ -136,10 +138,6 @@ class Reading:
                 w = w._replace(y=np.where(lacked, cpu / part, w.y))
                 at = sorted({int(k) for k in w.k[lacked]})
                 notes = [f"from CPU time at {', '.join(map(str, at))}, where nodes were full"]
-        if self.start:  # CPU work takes longer on a machine of speed 1
-            speed = sum(node.speed for node in self.start.nodes.values()) / len(self.start.nodes)
-            more = np.where(np.isfinite(cpu), cpu, w.y * (1 - base.io_share)) * (speed - 1)
-            w, cpu = w._replace(y=w.y + more), cpu * speed
         found = law(w, base.contention, base.coherency, self.confidence, base.ceiling_per_s)
         self.laws.append(found)
         if found.outliers:

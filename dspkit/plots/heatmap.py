@@ -19,14 +19,20 @@ def heatmap(
 ) -> Plot:
     """Column `z` of a sweep over the columns `x` and `y`, on a scale of logarithms where z spans more than 1:1000.
 
-    The best point is marked; whether low or high is best follows from z, unless you say so.
+    The best point is marked; whether low or high is best follows from z, unless you say so. Rows that share x and y,
+    as where a sweep has further axes, are averaged, and the sentence says so.
     """
+    if len({x, y, z}) < 3:
+        raise MetricError(
+            f"x={x!r}, y={y!r}, z={z!r}", expected="three different columns", fix="name two axes and what to draw"
+        )
     if missing := [name for name in (x, y, z) if name not in frame]:
         raise MetricError(
             f"column {missing[0]!r}", expected=f"one of {', '.join(map(str, frame.columns))}", fix="check the name"
         )
     import numpy as np
 
+    frame = _numeric(frame, x, y, z)
     table = frame.pivot_table(index=y, columns=x, values=z)
     values = table.to_numpy(dtype=float)
     known = values[np.isfinite(values)]
@@ -69,12 +75,36 @@ def heatmap(
         },
     ]
     layout = {"xaxis": axis(_named(x)), "yaxis": axis(_named(y))}
+    most = int(frame.groupby([y, x])[z].count().max())
+    mean = f", each point the mean of {most}" if most > 1 else ""
     said = (
-        f"{_words(z).capitalize()} over {len(table.columns)} values of {_words(x)} and {len(table.index)} of "
-        f"{_words(y)}: {si(known.min())} to {si(known.max())}{f' {unit}' if unit else ''}, best (star) at "
-        f"{_words(x)} {si(at[0])}, {_words(y)} {si(at[1])}."
+        f"{_words(z).capitalize()} over {len(across)} value{'s' if len(across) > 1 else ''} of {_words(x)} and "
+        f"{len(up)} of {_words(y)}{mean}: {si(known.min())} to {si(known.max())}{f' {unit}' if unit else ''}, "
+        f"best (star) at {_words(x)} {si(at[0])}, {_words(y)} {si(at[1])}."
     )
     return plot(traces, layout, said, height=420, title=title)
+
+
+def _numeric(frame: pd.DataFrame, x: str, y: str, z: str) -> pd.DataFrame:
+    """These columns as numbers, finite along the axes; what is infinite at a point is a gap."""
+    import numpy as np
+    import pandas as pd
+
+    columns = {}
+    for name in (x, y, z):
+        try:
+            columns[name] = np.asarray(frame[name], dtype=float)
+        except (TypeError, ValueError) as error:
+            raise MetricError(
+                f"column {name!r} of {frame[name].to_numpy().flat[0]!r}", expected="numbers", fix="draw another column"
+            ) from error
+        if columns[name].ndim != 1:
+            raise MetricError(f"two columns {name!r}", expected="one of that name", fix="rename one of them")
+        good = np.isfinite(columns[name])
+        if name != z and not good.all():
+            raise MetricError(f"{name!r} of {columns[name][~good][0]}", expected="finite numbers", fix="leave it out")
+        columns[name] = np.where(good, columns[name], np.nan)
+    return pd.DataFrame(columns)
 
 
 def _words(name: str) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..core import Snapshot
-from ..errors import MetricError
+from ..errors import KnobError, MetricError
 from ..history import History
 from .base import MOST_POINTS, PALETTE, Plot, Spec, axis, plot
 
@@ -38,6 +38,8 @@ def parity(
     >>> parity(a, b, names=("one", "two")).summary
     'In 30 windows of 10 s, two is off one by ... % in throughput (median; ... % at the 95th percentile) and ...'
     """
+    if not isinstance(names, (tuple, list)) or len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise KnobError(f"names={names!r}", expected="two names", fix="as in names=('measured', 'simulated')")
     a, b, window_s = _matched(history_a, history_b)
     operators = history_a.topology.order
     rates = [(name, _both(a, b, _rate(name))) for name in operators]
@@ -144,6 +146,8 @@ def _matched(history_a: History, history_b: History) -> tuple[_Run, _Run, float]
     import numpy as np
 
     for history in (history_a, history_b):
+        if not isinstance(history, History):
+            raise MetricError(f"{history!r}", expected="a History", fix="pass what run() or History.load() returns")
         if not len(history):
             raise MetricError("an empty history", expected="two runs with windows", fix="run a policy first")
     mine, others = (set(h.topology.order) for h in (history_a, history_b))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..core import Deployment, Topology
 from ..errors import KnobError
@@ -17,6 +21,11 @@ from ..workload import Sum, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
+
+RESULTS = (  # columns of simulate_many
+    "throughput", "source_rate", "lost", "lag", "worst_lag", "latency_s", "worst_latency_s", "event_latency_s",
+    "busiest", "utilisation", "cores", "downtime_s", "instances", "cost_per_hour",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,35 +82,90 @@ class App:
         """One fluid simulation for each combination of `axes`, without a policy; options go to simulate_many.
 
         An axis is the name of an operator (its parallelism), "scale" (the load), "workers", a number of the plant
-        ("pause_s"), or one of a service ("count.seconds_per_record"). `plots.heatmap` draws the frame.
+        ("pause_s"), or one of a service ("count.seconds_per_record"). Every point is checked before the first is
+        played. `plots.heatmap` draws the frame.
         """
         import pandas as pd
 
         first = self._deployment(parallelism)
-        points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-        plants, loads, deployments = zip(*(self._point(point, first) for point in points), strict=True)
+        kinds = {axis: self._kind(axis) for axis in _mapping(axes)}
+        listed = {axis: _values(axis, values) for axis, values in axes.items()}
+        points = [dict(zip(listed, values, strict=True)) for values in itertools.product(*listed.values())]
+        plants, loads, deployments = zip(*(self._point(point, kinds, first) for point in points), strict=True)
         rows = simulate_many(self.topology, plants, loads, deployments, **options)
         return pd.concat([pd.DataFrame(points), rows], axis=1)
 
-    def _point(self, point: Mapping[str, Any], deployment: Deployment) -> tuple[Plant, Any, Deployment]:
-        plant, load, start = self.plant, self.workload, deployment.parallelism
+    def _kind(self, axis: str) -> str:
+        """What an axis turns: "scale", "workers", "operator", "plant", or "service"."""
+        service, _, knob = axis.rpartition(".") if isinstance(axis, str) else ("", "", "")
+        plant = self.plant
+        meanings = {
+            "scale": axis == "scale",
+            "workers": axis == "workers",
+            "operator": axis in self.topology.order,
+            "plant": axis in {k.name for k in knobs(plant)},
+            "service": service in plant.services and knob in {k.name for k in knobs(plant.services[service])},
+            "a result": axis in RESULTS,
+        }
+        found = [kind for kind, so in meanings.items() if so]
+        if not found or found == ["a result"]:
+            raise KnobError(
+                f"axis {axis!r}",
+                expected="'scale', 'workers', an operator, a number of the plant, or 'operator.number'",
+                fix=f"operators are {', '.join(self.topology.order)}",
+            )
+        if len(found) > 1:
+            raise KnobError(
+                f"axis {axis!r}, which may be {' or '.join(found)}", expected="one meaning", fix="rename the operator"
+            )
+        return found[0]
+
+    def _point(
+        self, point: Mapping[str, Any], kinds: Mapping[str, str], deployment: Deployment
+    ) -> tuple[Plant, Any, Deployment]:
+        plant, load = self.plant, self.workload
         for axis, value in point.items():
-            service, _, knob = axis.partition(".")
-            if axis == "scale":
-                load = load * value if isinstance(load, Workload) else {n: w * value for n, w in load.items()}
-            elif axis == "workers":
-                deployment = replace(deployment, workers=int(value))
-            elif axis in start:
-                deployment = deployment.scaled({axis: int(value)})
-            elif axis in {k.name for k in knobs(plant)}:
+            kind = kinds[axis]
+            if kind == "scale":
+                factor = _number(axis, value)
+                load = load * factor if isinstance(load, Workload) else {n: w * factor for n, w in load.items()}
+            elif kind == "workers":
+                deployment = replace(deployment, workers=_whole(axis, value, len(plant.nodes)))
+            elif kind == "operator":
+                deployment = deployment.scaled({axis: _whole(axis, value)})
+            elif kind == "plant":
                 plant = replace(plant, **{axis: value})
-            elif service in plant.services and knob in {k.name for k in knobs(plant.services[service])}:
+            else:
+                service, _, knob = axis.rpartition(".")
                 services = {**plant.services, service: replace(plant.services[service], **{knob: value})}
                 plant = replace(plant, services=services)
-            else:
-                raise KnobError(
-                    f"axis {axis!r}",
-                    expected="'scale', 'workers', an operator, a number of the plant, or 'operator.number'",
-                    fix=f"operators are {', '.join(self.topology.order)}",
-                )
-        return plant, load, deployment
+        return plant.check(self.topology), load, self.topology.check(deployment)
+
+
+def _mapping(axes: Any) -> Mapping[str, Any]:
+    if not isinstance(axes, Mapping) or not axes:
+        raise KnobError(f"axes {axes!r}", expected="at least one axis with its values", fix="as in {'scale': [0.5, 1]}")
+    return axes
+
+
+def _values(axis: str, values: Any) -> list[Any]:
+    """The values of an axis, at least one."""
+    single = isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable)
+    if single or not (listed := list(values)):
+        raise KnobError(f"axis {axis!r} = {values!r}", expected="a list of values", fix=f"as in {{{axis!r}: [1, 2]}}")
+    return listed
+
+
+def _number(axis: str, value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise KnobError(f"{axis!r} = {value!r}", expected="a finite number >= 0", fix="correct the axis")
+    return float(value)
+
+
+def _whole(axis: str, value: Any, most: int | None = None) -> int:
+    """1, 2, 3, ...; 2.0 is one too."""
+    number = _number(axis, value)
+    if number < 1 or number != int(number) or (most is not None and number > most):
+        upto = "up" if most is None else f"to the {most} of the plant"
+        raise KnobError(f"{axis!r} = {value!r}", expected=f"a whole number from 1 {upto}", fix="correct the axis")
+    return int(number)
