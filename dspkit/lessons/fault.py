@@ -22,8 +22,8 @@ KINDS = ("node dies", "node is slow", "key runs hot")
 class Fault(Knobs):
     """Word count at 250 k records/s on three nodes, and something that goes wrong after five minutes.
 
-    A node that dies takes its instances with it: the job stands still until they run elsewhere. A hot key binds half of
-    the records to one instance, which no other can help.
+    A node that dies takes its instances with it: the job stands still until they run elsewhere. A hot key binds a fifth
+    of the records to one instance, which no other can help.
     """
 
     kind: str = knob(KINDS[0], "what goes wrong", choices=KINDS)

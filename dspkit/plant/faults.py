@@ -40,11 +40,12 @@ class NodeDown(Fault):
     """A node dies, and returns empty.
 
     Instances that a scheduler placed are started on the other nodes, after a pause like that of a rescale, and stay
-    there until the next one; those that the deployment itself placed wait for their node.
+    there until the next one; those that the deployment itself placed wait for their node. The log of a source outlives
+    any node, and a micro-batch that was under way is run again from it.
     """
 
     node: str = ""
-    loses: bool = knob(False, "records waiting there are lost, not replayed", choices=(False, True))
+    loses: bool = knob(False, "records waiting inside the job there are lost, not replayed", choices=(False, True))
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class NodeSlow(Fault):
 class Skew(Fault):
     """A skewed key: the hottest instance gets this share of the operator's records, the others share the rest.
 
-    From then on each instance has a queue of its own: a record of the hot key can go nowhere else.
+    From then on each instance has a queue of its own: a record of the hot key can go nowhere else. A share below
+    that of an average instance is no skew.
     """
 
     operator: str = ""
@@ -80,6 +82,10 @@ def outages(nodes: Mapping[str, Node], until_s: float, repair_s: float = 60.0, s
     """
     import numpy as np
 
+    if not (0 < repair_s < math.inf and 0 < until_s < math.inf):
+        raise KnobError(
+            f"until_s={until_s!r}, repair_s={repair_s!r}", expected="finite times above 0", fix="as in repair_s=60"
+        )
     random = np.random.default_rng(seed)
     downs = []
     for name, node in nodes.items():
@@ -101,6 +107,8 @@ def outages(nodes: Mapping[str, Node], until_s: float, repair_s: float = 60.0, s
 def check(faults: Iterable[Fault], nodes: Mapping[str, Node], operators: Iterable[str]) -> tuple[Fault, ...]:
     """These faults, or an error that names what they hit and nobody has."""
     known = {"node": list(nodes), "operator": list(operators)}
+    if isinstance(faults, Fault) or not isinstance(faults, Iterable):
+        raise KnobError(f"faults = {faults!r}", expected="a tuple of faults", fix="as in faults=(NodeDown(60, 30),)")
     checked = tuple(faults)
     for fault in checked:
         if not isinstance(fault, Fault):

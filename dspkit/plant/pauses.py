@@ -4,21 +4,24 @@
 |---|---|---|
 | rebalance (Storm) | the job | the pause |
 | savepoint (Flink) | the job | the pause + all state, written and read again |
-| in-place | operators whose parallelism changes | the pause |
+| in-place | operators whose parallelism changes, or that had an instance on a node that dies | the pause |
 | migration | operators with an instance that comes, goes or moves | the pause + their state that changes nodes |
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .cluster import Places
 from .plant import Plant
 
 
-def pauses(plant: Plant, before: Places, after: Places) -> dict[str, float]:
-    """Seconds for which each operator stands still when instances go from these places to those."""
+def pauses(plant: Plant, before: Places, after: Places, dead: Collection[str] = ()) -> dict[str, float]:
+    """Seconds for which each operator stands still when instances go from these places to those.
+
+    `dead` are nodes that die at this moment.
+    """
     if plant.pause_kind in ("rebalance", "savepoint"):
         state = sum(service.state_bytes for service in plant.services.values())
         twice = 2 * state / plant.state_bytes_per_s if plant.pause_kind == "savepoint" else 0.0
@@ -27,7 +30,8 @@ def pauses(plant: Plant, before: Places, after: Places) -> dict[str, float]:
     stopped = dict.fromkeys(plant.services, 0.0)
     for name in plant.services:
         if plant.pause_kind == "in-place":
-            stopped[name] = plant.pause_s if old[name].total() != new[name].total() else 0.0
+            struck = any(old[name][node] for node in dead)
+            stopped[name] = plant.pause_s if struck or old[name].total() != new[name].total() else 0.0
         elif old[name] != new[name]:
             moved = plant.services[name].state_bytes * moved_share(old[name], new[name])
             stopped[name] = plant.pause_s + moved / plant.state_bytes_per_s

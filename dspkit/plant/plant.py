@@ -29,7 +29,8 @@ class Plant(Knobs):
     """A simulated cluster: a Service for each operator, nodes and links, the pause of a rescale, noise, faults.
 
     In a "pipeline" operators work at the same time. In "sequential" the job works in micro-batches: every `trigger_s`
-    seconds, or as soon as the last one is done, what has come in goes through one operator after the other.
+    seconds, or as soon as the last one is done, what has come in goes through one operator after the other. There
+    queues between operators play no part: records stay in the logs until their batch has ended.
     """
 
     services: Mapping[str, Service]
@@ -58,9 +59,16 @@ class Plant(Knobs):
             raise KnobError("no nodes", expected="at least one", fix="leave nodes out for four of 16 cores")
         if not isinstance(self.network, Link):
             raise KnobError(f"network = {self.network!r}", expected="a Link", fix="as in Link(delay_s=0.001)")
-        for ends, link in dict(self.links).items():
+        if not isinstance(self.links, Mapping):
+            raise KnobError(
+                f"links = {self.links!r}", expected="a mapping", fix="as in {('a', 'b'): Link(delay_s=0.01)}"
+            )
+        for ends, link in self.links.items():
             if not (
-                isinstance(ends, tuple) and len(ends) == 2 and set(ends) <= set(self.nodes) and isinstance(link, Link)
+                isinstance(ends, tuple)
+                and len(set(ends)) == 2
+                and set(ends) <= set(self.nodes)
+                and isinstance(link, Link)
             ):
                 raise KnobError(
                     f"links with {ends!r}: {link!r}",

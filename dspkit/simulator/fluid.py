@@ -25,6 +25,7 @@ class Fluid:
         self.graph = graph
         self.state = State(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((nodes, n)), np.zeros(n))
         self.curves = curves(64, n)
+        self.lost = 0.0  # source records, at once, since what was played last
         self.change(layout)
         self._fresh()
 
@@ -38,7 +39,7 @@ class Fluid:
 
     def lose(self, share: Array) -> None:
         self._sums.dropped[:] += self.state.queue * share
-        self._sums.flow[2] += float(self.state.mass @ share)
+        self.lost += float(self.state.mass @ share)
         self.state.head[:] += self.state.queue * share
         self.state.queue[:] *= 1 - share
         self.state.mass[:] *= 1 - share
@@ -53,7 +54,10 @@ class Fluid:
         c.other[:] = a.seconds * noise * a.io + a.call
         kept = np.empty((len(dt), 3))
         self.curves = extended(self.curves, len(dt))
+        self._sums.flow[2] += self.lost
         play(self.graph, c, self.state, self._sums, self.curves, rates, dt, kept)
+        kept[0, 2] += self.lost
+        self.lost = 0.0
         self._played += float(dt.sum())
         self.kept.append(kept)
 
@@ -61,7 +65,7 @@ class Fluid:
         s = self._sums
         ended, stopped = float(s.flow[0]), float(s.flow[1])
         waited, out = np.empty(len(s.done)), np.empty(6)
-        latencies(self.graph, self.cluster, self.theory, s, self._played - stopped, waited, out)
+        latencies(self.graph, self.cluster, self.theory, s, self._played, waited, out)
         latency, event = (_latency(*out[:3].tolist()), _latency(*out[3:].tolist())) if ended > TRACE else (None, None)
         window = Window(
             s.arrived, s.done, s.dropped, s.busy, s.blocked, s.cpu, waited, s.sent, s.cores, ended, stopped,
@@ -78,8 +82,8 @@ class Fluid:
 def sums(graph: Graph, layout: Layout) -> Sums:
     """Nothing so far."""
     n, nodes, edges = len(layout.instances), len(layout.cores), len(graph.start)
-    a, b, c, d, e, f, g, h = np.zeros((8, n))
-    return Sums(a, b, c, d, e, f, g, h, np.zeros(edges), np.zeros(nodes), np.zeros(3))
+    a, b, c, d, e, f, g, h, i = np.zeros((9, n))
+    return Sums(a, b, c, d, e, f, g, h, i, np.zeros(edges), np.zeros(nodes), np.zeros(3))
 
 
 def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:
@@ -95,7 +99,7 @@ def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:
     if a.hottest.any():
         rest = np.divide(1 - a.hottest, k - 1, out=np.ones(n), where=k > 1)
         uneven = np.where(a.hottest > 0, np.maximum(a.hottest, rest) * k, 1.0)
-    passing, bandwidth = _links(graph, a, share)
+    crossing, passing, bandwidth = _links(graph, a, share)
     cluster = Cluster(
         live=live,
         instances=live.sum(axis=0),
@@ -111,7 +115,7 @@ def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:
         passing=passing,
         bandwidth=bandwidth,
     )
-    return cluster, Theory(a.cv**2, a.hottest, a.split, a.room, delay)
+    return cluster, Theory(a.cv**2, a.hottest, a.split, a.room, delay, crossing, a.size)
 
 
 def _latency(built_up: float, mean: float, variance: float) -> Latency:
@@ -119,12 +123,13 @@ def _latency(built_up: float, mean: float, variance: float) -> Latency:
     return Latency(*(built_up + x for x in (mean, *queueing.percentiles(mean, variance, SHARES))))
 
 
-def _links(graph: Graph, layout: Layout, share: Array) -> tuple[Array, Array]:
-    """For each pair of nodes with a limit: bytes that a record of each operator sends over it; and the limit."""
-    pairs = np.argwhere(np.isfinite(layout.bandwidth))
-    passing = np.zeros((len(pairs), len(layout.instances)))
-    for e, (u, v) in enumerate(zip(graph.start, graph.end, strict=True)):
-        for k, (a, b) in enumerate(pairs):
-            passing[k, u] += layout.selectivity[e] * layout.size[e] * share[a, u] * share[b, v]
+def _links(graph: Graph, layout: Layout, share: Array) -> tuple[Array, Array, Array]:
+    """For each pair of nodes with a limit: share of each edge's records that cross it; bytes that a record of each
+    operator sends over it; and the limit."""
+    a, b = np.nonzero(np.isfinite(layout.bandwidth))
+    crossing = share[a][:, graph.start] * share[b][:, graph.end]
+    passing = np.zeros((len(a), len(layout.instances)))
+    for e, start in enumerate(graph.start):
+        passing[:, start] += layout.selectivity[e] * layout.size[e] * crossing[:, e]
     used = passing.any(axis=1)
-    return passing[used], layout.bandwidth[tuple(pairs[used].T)] if used.any() else np.zeros(0)
+    return crossing[used], passing[used], layout.bandwidth[a[used], b[used]]

@@ -111,14 +111,14 @@ def level(
 
 @lean
 def squeeze(passing: Array, bandwidth: Array, done: Array, able: Array, step: float) -> bool:
-    """Lower what operators may do to what their links carry; whether anything was lowered."""
+    """Lower what operators may do to what their links carry; whether anything was lowered by more than rounding."""
     lowered = False
     for link in range(len(bandwidth)):
         sent = 0.0
         for i in range(len(done)):
             sent += done[i] * passing[link, i]
         part = bandwidth[link] * step / sent if sent > 0 else 1.0
-        if part < 1:
+        if part < 1 - 1e-9:
             lowered = True
             for i in range(len(done)):
                 if passing[link, i] > 0:

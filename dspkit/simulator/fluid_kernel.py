@@ -23,6 +23,7 @@ from .fluid_plan import plan
 from .layout import Array, Graph
 
 ROUNDS = 12  # of sharing cores; where all find a core there is none
+LIMITS = 20  # times that abilities are lowered to what cores and links carry; two or three are the rule
 
 
 class Cluster(NamedTuple):
@@ -60,6 +61,7 @@ class Sums(NamedTuple):
 
     arrived: Array
     done: Array
+    still: Array  # [i] seconds that it stood still
     dropped: Array
     busy: Array
     blocked: Array
@@ -92,9 +94,10 @@ def play(
             core[:, i] *= c.cpu[i] / c.speed / rate[i]
         rate[i] = capped(rate[i], c.uneven[i], c.call[i], 1.0)
     limits, tight = np.minimum(c.room, c.refuse), crowded(c.live, c.cpu, c.other, c.cores, c.speed)
+    easy = len(c.bandwidth) == 0 and c.instances.min() > 0
     m, row, t, came, left = 0, curves.rows[0], curves.t, curves.came, curves.left
     while m < len(dt):
-        if len(c.bandwidth) == 0 and s.pause.max() <= 0:
+        if easy and s.pause.max() <= 0:
             first, m = m, glide(
                 m, g.start, g.into, g.into_at, g.out_at, c.selectivity, s.queue, s.mass, limits, rate, each, c.call,
                 c.instances, core, c.cores, tight, rates, dt, kept, sums.arrived, sums.done, sums.busy,
@@ -203,6 +206,7 @@ def struggle(
     for i in range(n):
         lost = min(s.pause[i], step)
         s.pause[i] -= lost
+        sums.still[i] += lost
         stopped = max(stopped, lost)
         time[i] = step - lost
         offered[i] = rates[i] * step
@@ -232,25 +236,26 @@ def struggle(
                 top = level(j, c.live, c.cpu, c.other, c.cores, c.speed, time, ask, full, alone, work[0])
                 for i in range(n):
                     s.share[j, i] += part * (c.live[j, i] * top - s.share[j, i])
-        for i in range(n):
-            worst = 1.0
-            for j in range(nodes):
-                if full[j, i] > 0:
-                    worst = max(worst, used(j, done, full, alone, c.cpu, c.speed) / (c.cores[j] * step))
-            most[i] = done[i] / worst
-        plan(
-            g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, most, done, ask,
-            work,
-        )  # fmt: skip
     else:
         for j in range(nodes):
             for i in range(n):
                 s.share[j, i] = c.live[j, i]
-    if squeeze(c.passing, c.bandwidth, done, able, step):
-        plan(
-            g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, able, done, ask,
-            work,
-        )  # fmt: skip
+    for i in range(n):
+        most[i] = able[i]
+    if worst > 1 + 1e-9 or len(c.bandwidth):
+        for _ in range(LIMITS):  # who is held to what cores and links carry leaves room that others may then use
+            lowered = squeeze(c.passing, c.bandwidth, done, most, step)
+            for j in range(nodes if tight else 0):
+                load = used(j, done, full, alone, c.cpu, c.speed) / (c.cores[j] * step) if c.cores[j] > 0 else 0.0
+                for i in range(n if load > 1 + 1e-9 else 0):
+                    if full[j, i] > 0 and done[i] / load < most[i]:
+                        lowered, most[i] = True, done[i] / load
+            if not lowered:
+                break
+            plan(
+                g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, most, done,
+                ask, work,
+            )  # fmt: skip
     flow, ended, gone, lag = work[0], 0.0, 0.0, 0.0
     for i in range(n):
         arrived = flowing = offered[i]
@@ -266,11 +271,12 @@ def struggle(
         queue[i], mass[i] = here - done[i], behind - moved
         came[i], left[i] = came_before[i] + arrived, done[i]
         if queue[i] > c.refuse[i]:
-            part = 1 - c.refuse[i] / queue[i]
-            sums.dropped[i] += queue[i] - c.refuse[i]
-            came[i] -= queue[i] - c.refuse[i]
+            excess = min(queue[i] - c.refuse[i], arrived)  # what waits already stays, as after a scale-in
+            part = excess / queue[i]
+            sums.dropped[i] += excess
+            came[i] -= excess
             gone += mass[i] * part
-            queue[i], mass[i] = c.refuse[i], mass[i] * (1 - part)
+            queue[i], mass[i] = queue[i] - excess, mass[i] * (1 - part)
         sums.queued[i] += (before + queue[i]) / 2 * step
         sums.arrived[i] += arrived
         sums.done[i] += done[i]

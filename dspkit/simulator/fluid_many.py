@@ -20,7 +20,7 @@ def play_windows(
     n, waited, out = len(s.queue), busy[0].copy(), rows[0, :6].copy()
     for w in range(len(starts) - 1):
         a, b = starts[w], starts[w + 1]
-        sums.arrived[:] = sums.done[:] = sums.dropped[:] = sums.busy[:] = sums.blocked[:] = 0.0
+        sums.arrived[:] = sums.done[:] = sums.still[:] = sums.dropped[:] = sums.busy[:] = sums.blocked[:] = 0.0
         sums.cpu[:] = sums.queued[:] = sums.waits[:] = 0.0
         sums.sent[:] = 0.0
         sums.cores[:] = 0.0
@@ -29,7 +29,7 @@ def play_windows(
             c.cpu[i] = seconds[i] * noise[w, i] * (1 - io[i])
             c.other[i] = seconds[i] * noise[w, i] * io[i] + c.call[i]
         play(g, c, s, sums, curves, rates[a:b], dt[a:b], kept[a:b])
-        latencies(g, c, theory, sums, dt[a:b].sum() - sums.flow[1], waited, out)
+        latencies(g, c, theory, sums, dt[a:b].sum(), waited, out)
         busy[w] = sums.busy
         for i in range(n):
             if g.into_at[i] == g.into_at[i + 1]:

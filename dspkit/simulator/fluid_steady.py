@@ -54,23 +54,25 @@ class Theory(NamedTuple):
     hottest: Array  # [i] share of the records of the hottest instance, 0 where all get the same
     split: Array  # [i] whether each instance has its own queue
     room: Array  # [i] records
-    delay: Array  # [e] mean seconds from instance to instance
+    delay: Array  # [e] mean seconds from instance to instance, bandwidth apart
+    crossing: Array  # [l, e] share of e's records that cross the link with a limit
+    size: Array  # [e] bytes of a record
 
 
 @compiled
-def latencies(g: Graph, c: Cluster, theory: Theory, sums: Sums, up: float, waited: Array, out: Array) -> None:
+def latencies(g: Graph, c: Cluster, theory: Theory, sums: Sums, played: float, waited: Array, out: Array) -> None:
     """Source to sink: fill `out` with what queues that build up take, mean and variance of the rest; without and with
     the wait in the logs. `waited[i]` becomes the mean wait in i's queue, NaN where nothing was processed.
 
     Paths weigh as the source records that take them.
     """
     n, out[:], waited[:] = len(waited), 0.0, np.nan
-    if up <= 0:
-        return
-    service, cpu, rate, offered = np.zeros(n), np.zeros(n), sums.done / up, np.zeros(n)
+    service, cpu, rate, offered = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    up = max(1e-9, played - sums.flow[1])
     waits, times, share, total, sources = np.zeros((n, 2)), np.zeros((n, 2)), np.zeros(n), 0.0, 0
     for i in range(n):
         if sums.done[i] > TRACE:
+            rate[i] = sums.done[i] / max(1e-9, played - sums.still[i])  # in the time that it was up itself
             service[i] = sums.busy[i] / sums.done[i]
             cpu[i] = sums.cpu[i] / sums.busy[i]
         if g.into_at[i] == g.into_at[i + 1]:
@@ -89,8 +91,16 @@ def latencies(g: Graph, c: Cluster, theory: Theory, sums: Sums, up: float, waite
         for x in range(g.out_at[i], g.out_at[i + 1]):
             e, part = g.out[x], share[i] / (g.out_at[i + 1] - g.out_at[i])
             share[g.end[e]] += part
-            out[1] += part * theory.delay[e]
-            out[4] += part * theory.delay[e]
+            moving = theory.delay[e]
+            for k in range(len(c.bandwidth)):
+                if theory.crossing[k, e] > 0:
+                    carried = 0.0
+                    for o in range(n):
+                        carried += rate[o] * c.passing[k, o]
+                    load = min(BUSIEST, carried / c.bandwidth[k])  # one record after the other: M/D/1
+                    moving += theory.crossing[k, e] * theory.size[e] / c.bandwidth[k] * (1 + load / (2 * (1 - load)))
+            out[1] += part * moving
+            out[4] += part * moving
         built = sums.waits[i] / sums.done[i] if sums.done[i] > TRACE else 0.0
         if sums.done[i] > TRACE:
             waited[i] = built + waits[i, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,9 @@ class Job:
     ):
         self.topology, self.plant, self.deployment, self.scheduler = topology, plant, deployment, scheduler
         self.order, self.nodes = topology.order, list(plant.nodes)
+        self._fed = [bool(topology.upstream(name)) for name in topology.order]
         edges = {t for f in plant.faults if not isinstance(f, Silence) for t in (f.at_s, f.until_s) if t < math.inf}
-        self._changes = sorted(edges)
-        self._past = 0.0
+        self._changes = sorted(edges)  # each is taken off as it is done
         self.where = self._places(0.0)
         self.layout = self._layout(0.0)
         self.engine = make(graph(topology), self.layout)
@@ -37,20 +37,26 @@ class Job:
     def deploy(self, deployment: Deployment, t: float) -> None:
         """Run this from `t` on. What cannot be placed is refused before anything changes."""
         where = places(self.topology, self.plant, deployment, self.scheduler, self._down(t))
+        self._catch_up(t)
         self.deployment = deployment
         self._move(where, t)
 
     def stretches(self, start: float, end: float) -> Iterator[tuple[float, float]]:
         """Times from `start` to `end` in which nothing changes; what changes between them is done on the way."""
-        for t in [*(t for t in self._changes if start <= t < end), end]:
-            if t > start:
-                yield start, t
-            if t < end:
-                self._strike(t)
+        self._catch_up(start)
+        while self._changes and self._changes[0] < end:
+            t = self._changes[0]
+            yield start, t
+            self._catch_up(t)
             start = t
+        yield start, end
 
     def play(self, rates: Any, dt: Array, noise: Array) -> None:
         self.engine.play(rates, dt, noise)
+
+    def _catch_up(self, t: float) -> None:
+        while self._changes and self._changes[0] <= t:
+            self._strike(self._changes.pop(0))
 
     def _strike(self, t: float) -> None:
         """Faults begin and end at `t`. A node that dies may take records along; instances on it begin elsewhere."""
@@ -58,19 +64,20 @@ class Job:
         lost = {f.node for f in dying if f.loses}
         if lost:
             here = self.layout.here[[self.nodes.index(name) for name in lost]].sum(axis=0)
-            self.engine.lose(here / self.layout.instances)
+            logs = [not up and not drops for up, drops in zip(self._fed, self.layout.drops, strict=True)]
+            self.engine.lose(np.where(logs, 0.0, here / self.layout.instances))  # a log outlives the node
         if dying:
-            self._move(self._places(t), t)
+            self._move(self._places(t), t, {f.node for f in dying})
         else:
             self.layout = self._layout(t)
             self.engine.change(self.layout)
 
-    def _move(self, where: Places, t: float) -> None:
+    def _move(self, where: Places, t: float, dead: Collection[str] = ()) -> None:
         before, self.where = self.where, where
         self.layout = self._layout(t)
         self.engine.change(self.layout)
         if before != where:
-            stopped = pauses(self.plant, before, where)
+            stopped = pauses(self.plant, before, where, dead)
             self.engine.pause(np.array([stopped[name] for name in self.order]))
 
     def _down(self, t: float) -> list[str]:

@@ -86,7 +86,12 @@ def places(
         )
     usable = names[: deployment.workers]
     usable = [name for name in usable if name not in down] or usable
-    chosen = {**scheduler(topology, deployment.parallelism, usable), **deployment.placement}
+    placed = scheduler(topology, deployment.parallelism, usable)
+    if not isinstance(placed, Mapping) or not all(isinstance(key, tuple) and len(key) == 2 for key in placed):
+        raise DeploymentError(
+            f"a scheduler that returned {placed!r}"[:100], expected="{(operator, index): node}", fix="see round_robin"
+        )
+    chosen = {**placed, **deployment.placement}
     for (operator, index), node in chosen.items():
         if node not in plant.nodes:
             raise DeploymentError(
@@ -126,7 +131,8 @@ def layout(topology: Topology, plant: Plant, where: Places, parallelism: Mapping
             elif isinstance(fault, NodeSlow):
                 speed[row[fault.node]] *= fault.factor
             elif isinstance(fault, Skew):
-                hottest[column[fault.operator]] = fault.share
+                i = column[fault.operator]
+                hottest[i] = max(fault.share, 1 / k[i])
     between = [[plant.link(a, b) for b in nodes] for a in nodes]
     return Layout(
         instances=k,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..core import Deployment, Topology
-from ..errors import KnobError
+from ..errors import DeploymentError, KnobError
 from ..plant import Plant, Scheduler, round_robin
 from ..workload import Workload
 from .fluid import Fluid, sums
@@ -19,7 +19,7 @@ from .fluid_curves import extended
 from .fluid_many import COLUMNS, play_windows
 from .job import Job
 from .layout import Array
-from .simulator import by_source, make_engine, noises, offered, random_streams
+from .simulator import all_numbers, by_source, make_engine, noises, offered, random_streams
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,14 +55,23 @@ def simulate_many(
     import pandas as pd
 
     cases = _cases(plant, workload, deployment)
-    if not (0 < tick_s <= window_s <= duration_s):
+    if not all_numbers(tick_s, window_s, duration_s) or not (0 < tick_s <= window_s <= duration_s < np.inf):
         raise KnobError(
             f"tick_s={tick_s}, window_s={window_s}, duration_s={duration_s}",
-            expected="0 < tick_s <= window_s <= duration_s",
+            expected="0 < tick_s <= window_s <= duration_s, all finite",
             fix="shorten ticks or windows",
         )
+    if abs(duration_s / window_s - round(duration_s / window_s)) > 1e-9:
+        raise KnobError(
+            f"duration_s={duration_s}", expected=f"whole windows of {window_s:g} s", fix="choose a multiple"
+        )
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise KnobError(f"threads={threads!r}", expected="a whole number from 1 up", fix="leave it out for all cores")
     for one in {id(case[0]): case[0] for case in cases}.values():
         one.check(topology)
+    for _, _, each in cases:
+        if topology.check(each).settings:
+            raise DeploymentError(f"settings {dict(each.settings)}", expected="none here", fix="leave them out")
     windows = max(1, round(duration_s / window_s))
     ends = np.linspace(0.0, windows * window_s, windows + 1)
     inner = max(1, round(window_s / tick_s))
@@ -83,6 +92,10 @@ def _cases(
     plant: Plant | Sequence[Plant], workload: Loads | Sequence[Loads], deployment: Deployment | Sequence[Deployment]
 ) -> list[tuple[Plant, Loads, Deployment]]:
     many = [x for x in (plant, workload, deployment) if not isinstance(x, (Plant, Workload, Mapping, Deployment))]
+    if strange := [x for x in many if not isinstance(x, Sequence) or isinstance(x, str)]:
+        raise KnobError(
+            repr(strange[0])[:80], expected="a Plant, a load, a Deployment, or a list of them", fix="pass a list"
+        )
     lengths = {len(x) for x in many}
     if len(lengths) > 1 or 0 in lengths:
         raise KnobError(
@@ -95,7 +108,14 @@ def _cases(
     def each(x: Any) -> Iterable[Any]:
         return x if any(x is one for one in many) else itertools.repeat(x, b)
 
-    return list(zip(each(plant), each(workload), each(deployment), strict=True))
+    cases = list(zip(each(plant), each(workload), each(deployment), strict=True))
+    for case in cases:
+        for thing, kind in zip(case, (Plant, (Workload, Mapping), Deployment), strict=True):
+            if not isinstance(thing, kind):  # type: ignore[arg-type]
+                raise KnobError(
+                    repr(thing)[:80], expected="plants, loads, deployments, in this order", fix="check the case"
+                )
+    return cases
 
 
 def _play(
@@ -103,15 +123,13 @@ def _play(
     seed: int, scheduler: Scheduler,
 ) -> dict[str, float | str]:  # fmt: skip
     noise_random, records = random_streams(seed)
-    topology.check(deployment)
     job = Job(topology, plant, deployment, scheduler, lambda g, a: make_engine("fluid", plant, g, a, records, "even"))
     windows, n = len(ends) - 1, len(topology.order)
     noise = noises(noise_random, plant.noise, (windows, n))
     rows, busy, held = np.zeros((windows, len(COLUMNS))), np.zeros((windows, n)), np.zeros(n)
-    middles = (edges[1:] + edges[:-1]) / 2
     for a, b in job.stretches(0.0, float(ends[-1])):
         cut = np.concatenate(([a], edges[(edges > a + 1e-9) & (edges < b - 1e-9)], [b]))
-        ticks = rates[np.searchsorted(middles, (cut[1:] + cut[:-1]) / 2).clip(max=len(rates) - 1)]
+        ticks = rates[np.searchsorted(edges, (cut[1:] + cut[:-1]) / 2) - 1]
         first, last = np.searchsorted(ends, a + 1e-9) - 1, np.searchsorted(ends, b - 1e-9)
         starts = np.searchsorted(cut, np.clip(ends[first : last + 1], a, b) - 1e-9)
         part = slice(first, last)
@@ -137,6 +155,8 @@ def _stretch(job: Job, rates: Array, dt: Array, starts: Array, noise: Array) -> 
             engine.graph, engine.cluster, engine.theory, engine.state, sums(engine.graph, a), engine.curves, a.seconds,
             a.io, rates, dt, starts, noise, rows, busy, np.empty((len(dt), 3)),
         )  # fmt: skip
+        rows[0, 2] += engine.lost
+        engine.lost = 0.0
         return rows, busy
     sources = [i for i, name in enumerate(job.order) if not job.topology.upstream(name)]
     for w, (a, b) in enumerate(itertools.pairwise(starts)):

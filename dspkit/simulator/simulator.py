@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,7 @@ class Simulator:
         The "fluid" engine takes any load; "tuples" follows each record, whose arrivals are "poisson" or "even".
         `scheduler` places what the deployment does not. `keep_ticks` keeps what `ticks` shows.
         """
-        if not (0 < tick_s <= window_s < math.inf):
+        if not all_numbers(window_s, tick_s) or not (0 < tick_s <= window_s < math.inf):
             raise KnobError(
                 f"window_s={window_s}, tick_s={tick_s}", expected="0 < tick_s <= window_s", fix="use longer windows"
             )
@@ -71,6 +72,11 @@ class Simulator:
                 raise KnobError(f"{name}={value!r}", expected=f"one of {', '.join(choices)}", fix="see Simulator")
         if keep_ticks and engine == "tuples":
             raise KnobError("keep_ticks with tuples", expected="the fluid engine", fix="or shorter windows of tuples")
+        if not isinstance(plant, Plant) or not callable(scheduler):
+            came = f"plant={plant!r}" if callable(scheduler) else f"scheduler={scheduler!r}"
+            raise KnobError(
+                came[:100], expected="a Plant, and a function that places instances", fix="see dspkit.plant"
+            )
         self.topology, self.plant = topology, plant.check(topology)
         self.workload, self.window_s, self.seed, self.kind = workload, float(window_s), seed, engine
         self.loads = by_source(topology, workload)
@@ -103,17 +109,20 @@ class Simulator:
         """Play one window and report it."""
         self._must_be_open()
         engine, start = self._job.engine, self._window * self.window_s
-        end = start + self.window_s
+        end, dead = (self._window + 1) * self.window_s, 0.0
         noise = noises(self._random, self.plant.noise, len(self._names))
         for a, b in self._job.stretches(start, end):
             edges = start + self._edges
             edges = np.concatenate(([a], edges[(edges > a + 1e-9) & (edges < b - 1e-9)], [b]))
             rates = offered(self.loads, self.topology, (edges[1:] + edges[:-1]) / 2)
             engine.play(rates, np.diff(edges), noise)
+            a_layout = self._job.layout
+            if not a_layout.here[a_layout.cores > 0].any(axis=0).all():
+                dead += b - a  # an operator without an instance on a node that is up
             if self._keep and isinstance(engine, (Fluid, Batches)):
                 self._ticks.append(np.column_stack((edges[1:], rates.sum(axis=1) * np.diff(edges), engine.kept[-1])))
         self._window += 1
-        return self._snapshot(engine.window(), start)
+        return self._snapshot(engine.window(), start, dead)
 
     def deploy(self, deployment: Deployment) -> None:
         """Change parallelism, workers or placement; the plant says what that stops. Nothing is lost."""
@@ -132,8 +141,8 @@ class Simulator:
     def ticks(self) -> pd.DataFrame:
         """The run in ticks, as cumulative curves in source records: t, offered, ended, lost, and the lag at t.
 
-        Processed in order, the record that arrived when `offered` was x left when `ended` was: see
-        `queueing.virtual_delay`.
+        Processed in order, the record that came when `offered` was x left the log when `offered - lost - lag` was: see
+        `queueing.virtual_delay` (where a source refuses records, take `offered - lost` for what came).
         """
         import pandas as pd
 
@@ -163,9 +172,9 @@ class Simulator:
         if not self._open:
             raise BackendError("a call after close()", expected="an open simulator", fix="make a new one")
 
-    def _snapshot(self, w: Window, start: float) -> Snapshot:
+    def _snapshot(self, w: Window, start: float, dead: float) -> Snapshot:
         seconds, job = self.window_s, self._job
-        end = start + seconds
+        end = self._window * seconds
         silent = {
             f.operator for f in self.plant.faults if isinstance(f, Silence) and f.at_s < end and f.until_s > start
         }
@@ -206,16 +215,19 @@ class Simulator:
             lag=sum(rows[i][7] for i in self._sources),
             edge_rates=sent,
             nodes=self._load(w.cores),
-            downtime_s=min(w.stopped, seconds),
+            downtime_s=min(float(max(w.stopped, dead)), seconds),
             law=self.plant.law,
         )
 
     def _load(self, cores: Array) -> dict[str, float]:
-        """Share of each node's cores in use, the engine's own included, on the nodes that the job may use."""
-        usable = list(self.plant.nodes.items())[: self.deployment.workers]
+        """Share of each node's cores in use, the engine's own included, on nodes that the job may use or does."""
+        layout, workers = self._job.layout, self.deployment.workers or len(cores)
         return {
-            name: min(1.0, (float(used) / self.window_s + (node.overhead_cores if up else 0.0)) / node.cores)
-            for (name, node), used, up in zip(usable, cores, self._job.layout.cores > 0, strict=False)
+            name: min(
+                1.0, (float(cores[j]) / self.window_s + (node.overhead_cores if layout.cores[j] else 0.0)) / node.cores
+            )
+            for j, (name, node) in enumerate(self.plant.nodes.items())
+            if j < workers or layout.here[j].any()
         }
 
 
@@ -225,7 +237,17 @@ def offered(loads: Mapping[str, Workload], topology: Topology, times: Array) -> 
     for i, name in enumerate(topology.order):
         if name in loads:
             rates[:, i] = loads[name].rates(times)
+    if not np.all(rates >= 0) or np.isinf(rates).any():
+        worst = rates[~(rates >= 0) | np.isinf(rates)][0]
+        raise WorkloadError(
+            f"a load of {worst:g} records/s", expected="finite rates >= 0", fix="check rates() of the load"
+        )
     return rates
+
+
+def all_numbers(*values: object) -> bool:
+    """Whether these are real numbers that can be compared."""
+    return all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
 
 
 def by_source(topology: Topology, workload: Workload | Mapping[str, Workload]) -> dict[str, Workload]:
