@@ -6,7 +6,6 @@
 | ready | earliest beginning of the next batch |
 | running, waiting | records of the batch, which are the first in `born`; and those that came since |
 | count | records of the batch that an operator gets, or an edge carries |
-| came, taken | sums of arrival times of the records that wait in a log, and of those in the batch |
 | at, works, computes | of an instance in the batch: when its stage begins, how long it works, core-seconds of it |
 | booked | how much of `works` is counted already |
 """

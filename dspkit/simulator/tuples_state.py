@@ -1,8 +1,9 @@
 """What the tuples engine keeps, as flat arrays of records that compiled code changes in place.
 
-Every record of the job has a slot in `recs` (48 bytes, and 12 in a heap) from its arrival to its end, whether it waits, is in service or
-on its way. A station is a queue with the instances that take from it: one for each operator, or one for each instance
-where grouping is "split". Lists (free slots, waiting records, idle instances, held-back senders) are chained by `next`.
+Every record of the job has a slot in `recs` (48 bytes, and 12 in a heap) from its arrival to its end, whether it
+waits, is in service or on its way. A station is a queue with the instances that take from it: one for each operator,
+or one for each instance where grouping is "split". Lists (free slots, waiting records, idle instances, held-back
+senders) are chained by `next`.
 """
 
 from __future__ import annotations
