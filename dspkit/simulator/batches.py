@@ -18,10 +18,9 @@ import numpy as np
 from .. import queueing
 from ..core import Latency
 from .compiled import compiled
-from .engine import Window
-from .layout import Array, Graph, Layout
+from .engine import SHARES, Window
+from .layout import Array, Graph, Layout, busiest_share
 
-SHARES = (0.5, 0.95, 0.99)
 PAUSE, LEFT, LENGTH, SINCE, WAIT, SPREAD, AREA = range(7)  # of `clock`: see Job
 
 
@@ -247,9 +246,7 @@ def _stages(a: Layout, live: Array, noise: Array) -> tuple[Array, Array, Array]:
         shared = np.where(live > 0, cpu * live / (a.cores * a.speed)[:, None], 0.0)
         record = np.where(live > 0, np.maximum(alone, shared), 0.0)  # [j, i] seconds of an instance there
         k = live.sum(axis=0)
-        rest = np.where(k > 1, (1 - a.hottest) / np.maximum(1, k - 1), 1.0)
-        part = np.where(a.hottest > 0, np.maximum(a.hottest, rest), 1 / np.maximum(1, k))
-        stage = np.where(k > 0, record.max(axis=0) * part, math.inf)
+        stage = np.where(k > 0, record.max(axis=0) * busiest_share(a.hottest, k), math.inf)
         each = (record * live).sum(axis=0) / np.maximum(1, k)
         node = live / np.maximum(1, k) * cpu / a.speed[:, None]
     return stage, each, node

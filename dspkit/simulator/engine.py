@@ -8,6 +8,8 @@ from typing import Protocol
 from ..core import Latency
 from .layout import Array, Layout
 
+SHARES = (0.5, 0.95, 0.99)  # the percentiles that a Latency holds
+
 
 @dataclass
 class Window:

@@ -8,13 +8,11 @@ import numpy as np
 
 from .. import queueing
 from ..core import Latency
-from .engine import Window
+from .engine import SHARES, Window
 from .fluid_curves import curves, extended
 from .fluid_kernel import Cluster, State, Sums, play
 from .fluid_steady import TRACE, Theory, latencies
-from .layout import Array, Graph, Layout
-
-SHARES = (0.5, 0.95, 0.99)
+from .layout import Array, Graph, Layout, busiest_share
 
 
 class Fluid:
@@ -97,8 +95,7 @@ def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:
         delay = np.einsum("ae,be,ab->e", share[:, graph.start], share[:, graph.end], a.delay)
     uneven = np.ones(n)
     if a.hottest.any():
-        rest = np.divide(1 - a.hottest, k - 1, out=np.ones(n), where=k > 1)
-        uneven = np.where(a.hottest > 0, np.maximum(a.hottest, rest) * k, 1.0)
+        uneven = np.where(a.hottest > 0, busiest_share(a.hottest, k) * k, 1.0)
     crossing, passing, bandwidth = _links(graph, a, share)
     cluster = Cluster(
         live=live,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
 
 import numpy as np
 
 from ..core import Deployment, Topology
 from ..plant import NodeDown, Places, Plant, Scheduler, Silence, pauses
 from .engine import Engine
-from .layout import Array, Graph, Layout, graph, layout, places
+from .layout import Graph, Layout, graph, layout, places
 
 
 class Job:
@@ -50,9 +49,6 @@ class Job:
             self._catch_up(t)
             start = t
         yield start, end
-
-    def play(self, rates: Any, dt: Array, noise: Array) -> None:
-        self.engine.play(rates, dt, noise)
 
     def _catch_up(self, t: float) -> None:
         while self._changes and self._changes[0] <= t:

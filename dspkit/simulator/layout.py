@@ -72,6 +72,13 @@ def _lists(ends: Array, n: int) -> tuple[Array, Array]:
     return order, np.searchsorted(ends[order], np.arange(n + 1))
 
 
+def busiest_share(hottest: Array, instances: Array) -> Array:
+    """Share of an operator's records that its busiest instance gets: the hot one, or one of the others."""
+    k = np.maximum(1, instances)
+    others = np.divide(1 - hottest, k - 1, out=np.ones(len(k)), where=k > 1)
+    return np.where(hottest > 0, np.maximum(hottest, others), 1 / k)
+
+
 def places(
     topology: Topology, plant: Plant, deployment: Deployment, scheduler: Scheduler, down: Sequence[str] = ()
 ) -> dict[tuple[str, int], str]:

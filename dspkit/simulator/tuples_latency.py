@@ -8,11 +8,11 @@ import numpy as np
 
 from ..core import Latency
 from .compiled import inlined
+from .engine import SHARES
 from .layout import Array
 from .tuples_state import FINEST, OCTAVES, PER_OCTAVE
 from .tuples_steps import release
 
-_SHARES = (0.5, 0.95, 0.99)
 _SHIFT = 52 - 7  # of a double's bits, so that its exponent and 7 bits of its fraction are left: 128 bins an octave
 _LOWEST = (1023 + FINEST) * PER_OCTAVE
 
@@ -48,5 +48,5 @@ def latency(total: float, weight: float, histogram: Array) -> Latency | None:
     octave, part = np.divmod(edges, PER_OCTAVE)
     seconds = np.ldexp(1 + part / PER_OCTAVE, octave + FINEST)
     return Latency(
-        float(total / weight), *(float(x) for x in np.interp(np.multiply(_SHARES, below[-1]), below, seconds))
+        float(total / weight), *(float(x) for x in np.interp(np.multiply(SHARES, below[-1]), below, seconds))
     )
