@@ -16,7 +16,7 @@ import pytest
 
 import dev
 from environment import Environment
-from tiny import make_project, wait_for
+from tiny import listens, make_project, wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -119,6 +119,7 @@ def test_the_lab_serves_the_first_notebook_and_ends(tmp_path: Path, monkeypatch:
         url = re.search(r"http://127\.0\.0\.1:\d+/lab/tree/notebooks/00_start\.ipynb\?token=\w+", log.read_text())
         assert url, log.read_text()
         base, token = url[0].split("/lab/")[0], url[0].split("token=")[1]
+        wait_for(lambda: listens(base))  # the address is printed a moment before
         with urllib.request.urlopen(f"{base}/api/contents/dev.py?content=0&token={token}", timeout=30) as answer:
             assert answer.status == 200
         ask = urllib.request.Request(f"{base}/api/kernels?token={token}", data=b"{}", method="POST")

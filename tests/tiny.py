@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 import zipfile
@@ -82,6 +83,16 @@ def works(environment: Environment) -> bool:
     code = "import small.more, other, backend; print(small.VERSION, small.more.ANSWER, other.VERSION, backend.__file__)"
     ran = subprocess.run([environment.python, "-Ic", code], capture_output=True, text=True, check=False)
     return ran.stdout == f"1.0 42 1.0 {environment.root}/backend.py\n" and not any(environment.site.glob("~*"))
+
+
+def listens(address: str) -> bool:
+    """Whether something answers at this http://host:port."""
+    host, port = address.removeprefix("http://").split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=30).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:

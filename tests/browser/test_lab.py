@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tiny import listens, wait_for
+
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "screenshots"
 # The Explorer's chart, its only one with four rows: its points so far.
@@ -48,6 +50,7 @@ def url(tmp_path_factory):
             said.append(line)
             if found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*token=\w+", line):
                 threading.Thread(target=server.stdout.read, daemon=True).start()  # a full pipe would stop it
+                wait_for(lambda: listens(found[0].split("/lab")[0]))  # it says so a moment before it does
                 yield found[0]
                 break
         else:
