@@ -18,6 +18,8 @@ from tiny import make_project, make_wheel, pack_pip, wait_for, works
 
 ROOT = Path(__file__).resolve().parent.parent
 
+pytestmark = pytest.mark.slow  # a minute of environments; `make test` itself has just set one up
+
 
 @pytest.fixture(scope="module", autouse=True)
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
