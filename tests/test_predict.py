@@ -88,7 +88,7 @@ def test_scaling_the_load_scales_the_forecast(predictor):
 
 
 @each
-@pytest.mark.parametrize("horizon", [0, -1, 2.5, True])
+@pytest.mark.parametrize("horizon", [0, -1, 2.5, True, "5", None])
 def test_horizons_that_are_none_are_refused(predictor, horizon):
     with pytest.raises(DspkitError, match="horizon"):
         Series(np.arange(60.0)).forecast(predictor, horizon)
@@ -310,7 +310,36 @@ def test_what_is_no_series_is_refused(values):
         Series(values)
 
 
-@pytest.mark.parametrize("options", [{"first": 1}, {"first": 19}, {"horizon": 30}, {"stride": 0}, {"relearn": 0}])
+@pytest.mark.parametrize("times", [{"every_s": "minute"}, {"every_s": 0}, {"start_s": float("nan")}, {"start_s": None}])
+def test_series_without_proper_times_are_refused(times):
+    with pytest.raises(DspkitError):
+        Series([1, 2], **times)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: backtest(LastValue, Series(np.arange(20.0))),
+        lambda: backtest(LastValue(), list(range(20))),
+        lambda: compare([], Series(np.arange(20.0))),
+    ],
+)
+def test_what_is_no_predictor_or_no_series_is_told(call):
+    with pytest.raises(DspkitError):
+        call()
+
+
+def test_numpy_counts_are_counts():
+    assert len(Series([1, 2, 3]).forecast(LastValue(), np.int64(3)).mean) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"first": 1}, {"first": 19}, {"horizon": 30}, {"stride": 0}, {"relearn": 0}, {"stride": 1.5}, {"first": "half"},
+        {"memory": 0}, {"memory": -1},
+    ],
+)  # fmt: skip
 def test_backtests_that_cannot_be_are_refused(options):
     with pytest.raises(DspkitError):
         backtest(LastValue(), Series(np.arange(20.0)), **options)
@@ -330,6 +359,19 @@ def test_learning_libraries_load_only_when_they_are_used():
     code = "import sys, dspkit.predict, dspkit.policies.fission; print(*{m.split('.')[0] for m in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"statsmodels", "sklearn", "scipy", "pandas"} & set(loaded)
+
+
+def test_libraries_do_not_warn_even_at_their_first_import():
+    """statsmodels sets filters of its own when it is loaded: loaded within ours, these would be undone."""
+    import subprocess
+    import sys
+
+    code = (
+        "from dspkit.predict import *; s = Series([0.0, 9.0] * 40); "
+        "[s.forecast(p, 3) for p in (AutoRegression(), HoltWinters())]"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert told == ""
 
 
 @pytest.mark.parametrize("predictor", [AutoRegression(), HoltWinters(), SeasonalNetwork()], ids=lambda p: p.name)

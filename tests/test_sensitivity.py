@@ -52,6 +52,9 @@ def test_shares_of_nothing_and_more_than_the_ideal():
     assert EventsLost(200, 150, 30, 20, 1).share == 0.25
     with pytest.raises(DspkitError, match="without steps"):
         events_lost([])
+    for processed, ideal in ((-1, 5), (float("nan"), 5), (1, float("inf"))):
+        with pytest.raises(DspkitError, match="counts from 0 up"):
+            share_lost(processed, ideal)
 
 
 def test_a_sweep_is_the_runs_one_by_one():
@@ -68,6 +71,31 @@ def test_a_sweep_is_the_runs_one_by_one():
 def test_a_sweep_over_what_is_no_knob_is_refused(axes):
     with pytest.raises(DspkitError, match="expected knobs"):
         sensitivity.sweep(APP, Fission(), axes)
+
+
+@pytest.mark.parametrize("axes", [["upper"], {"upper": 0.8}, {"upper": "0.8"}, {"upper": ()}, {"upper": (99,)}])
+def test_a_sweep_of_no_values_is_refused(axes):
+    with pytest.raises(DspkitError):
+        sensitivity.sweep(APP, Fission(), axes, duration_s=10)
+
+
+@pytest.mark.parametrize(
+    "options", [{"duration_s": 0}, {"duration_s": float("nan")}, {"duration_s": float("inf")}, {"window_s": 0}]
+)
+def test_runs_without_a_window_are_refused(options):
+    with pytest.raises(DspkitError):
+        sensitivity.play(APP, Static(), **options)
+
+
+def test_a_name_is_no_application():
+    with pytest.raises(DspkitError, match=r"topologies\.tweet_words"):
+        sensitivity.play("tweet_words", Static())
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 2.5, "10", float("nan"), True, 10**9])
+def test_lengths_of_a_load_that_make_no_sense_are_refused(minutes):
+    with pytest.raises(DspkitError, match="minutes"):
+        topologies.tweet_words(minutes)
 
 
 # Pictures

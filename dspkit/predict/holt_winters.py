@@ -12,6 +12,8 @@ from ..errors import KnobError
 from ..knobs import knob
 from .base import Forecast, Levelled, Series, ahead, library, needs, positive
 
+ETS = "statsmodels.tsa.exponential_smoothing.ets"
+
 
 @dataclass(frozen=True)
 class HoltWinters(Levelled):
@@ -33,6 +35,7 @@ class HoltWinters(Levelled):
         """The smoothing constants; None if there are fewer than 10 values or two seasons, or all are the same."""
         if not self._enough(past):
             return None
+        library(ETS)  # the first import sets filters of its own
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a search that ends without converging has still found something
             return tuple(float(p) for p in self._model(past).fit(disp=0).params)
@@ -43,6 +46,7 @@ class HoltWinters(Levelled):
         if memory is None or not self._enough(past):
             last = np.full(ahead(horizon), past.values[-1])
             return self._around(last, [np.diff(past.values)])
+        library(ETS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             smoothed = self._model(past).smooth(np.array(memory))
@@ -57,7 +61,7 @@ class HoltWinters(Levelled):
         """With starting values from the data, so that constants learned before fit any later past."""
         import pandas as pd
 
-        return library("statsmodels.tsa.exponential_smoothing.ets").ETSModel(
+        return library(ETS).ETSModel(
             pd.Series(past.values),  # its predictions need an index
             error="add",
             trend="add" if self.trend else None,

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core import Operator, Topology
+from ..errors import WorkloadError
 from ..plant import Node, Plant, Service
 from ..workload import Trace, Workload
 from .app import App
+
+LONGEST = 10_080  # minutes: a week of seconds
 
 
 def tweet_words(minutes: int = 10) -> App:
@@ -57,6 +60,8 @@ def _lines(times_s: Sequence[float], heights: Sequence[float], minutes: int) -> 
     """Lines between these points of a run of ten minutes, stretched to `minutes`, a rate for each second."""
     import numpy as np
 
+    if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= LONGEST:
+        raise WorkloadError(f"minutes={minutes!r}", expected=f"1 to {LONGEST}", fix="the paper's are 10 and 60")
     t = np.arange(60.0 * minutes)
     return Trace(t.tolist(), np.interp((t + 0.5) * 10 / minutes, times_s, heights).tolist())
 

@@ -234,13 +234,15 @@ def test_the_capacity_is_benchmarked_once_or_given_or_followed():
         assert decision.why["load"]["work"] == load
 
 
-@pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan"), "many"])
+@pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan"), "many", True])
 def test_a_capacity_of_nothing_is_refused(rate):
     with pytest.raises(KnobError, match="a rate above 0"):
         Fission(events_per_s={"work": rate})
 
 
 def test_unknown_operators_and_crossed_thresholds_are_refused():
+    with pytest.raises(KnobError, match="a rate by operator"):
+        Fission(events_per_s=[100])
     with pytest.raises(KnobError, match="correct the name"):
         Fission(events_per_s={"typo": 5}).init(CHAIN)
     with pytest.raises(KnobError, match="lower < upper"):
