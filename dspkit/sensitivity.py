@@ -26,6 +26,8 @@ from .topologies import App
 if TYPE_CHECKING:
     import pandas as pd
 
+MEASURES = ("lost", "dropped", "waiting", "replica_seconds")
+
 
 def play(app: App, policy: Policy, *, duration_s: float = 600.0, window_s: float = 1.0, **options: Any) -> History:
     """One run of `app` under `policy` from one instance each, in windows short enough for a policy that counts seconds.
@@ -49,33 +51,48 @@ def sweep(app: App, policy: Any, axes: Mapping[str, Sequence[Any]], **options: A
     Columns: the knobs, `lost` (share of what was offered), `dropped`, `waiting`, `replica_seconds`, `rescalings`.
     `options` go to `play`.
     """
-    import pandas as pd
+    return frame([measure(app, policy, point, **options) for point in points(policy, axes)], axes)
 
+
+def points(policy: Any, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the values, each a change of the policy's knobs, that the policy takes."""
     known = {k.name for k in knobs(policy)} if is_dataclass(policy) else set()
     if not isinstance(axes, Mapping) or any(isinstance(v, str) or not isinstance(v, Iterable) for v in axes.values()):
         raise KnobError(f"a sweep over {axes!r}", expected="values by knob", fix='as in {"upper": (0.8, 1.0)}')
     if unknown := set(axes) - known or ({"nothing"} if not axes else set()):
         raise KnobError(f"a sweep over {sorted(unknown)}", expected=f"knobs: {sorted(known)}", fix="correct the name")
-    rows, wrong = [], None
+    found, wrong = [], None
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         try:
-            turned = replace(policy, **point)
+            replace(policy, **point)
         except KnobError as error:
             wrong = error
-            continue
-        history = play(app, turned, **options)
-        rows.append({**point, **measures(events_lost(history)), "rescalings": sum(s.rescaled for s in history)})
-    if not rows:
+        else:
+            found.append(point)
+    if not found:
         raise wrong or KnobError("a sweep over no values", expected="at least one a knob", fix="name some")
-    columns = [*axes, "lost", "dropped", "waiting", "replica_seconds", "rescalings"]
-    return pd.DataFrame(rows, columns=columns)
+    return found
+
+
+def measure(app: App, policy: Any, point: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """One run with the knobs turned to `point`: these, what was lost, what it cost."""
+    history = play(app, replace(policy, **point), **options)
+    return {**point, **measures(events_lost(history)), "rescalings": sum(s.rescaled for s in history)}
+
+
+def frame(rows: Sequence[Mapping[str, Any]], axes: Iterable[str]) -> pd.DataFrame:
+    """Measures as a table; rows that have none yet are of knobs alone."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=[*axes, *MEASURES, "rescalings"])
 
 
 def measures(counted: EventsLost) -> dict[str, float]:
-    return {
-        "lost": counted.share,
-        "dropped": counted.dropped,
-        "waiting": counted.waiting,
-        "replica_seconds": counted.replica_seconds,
-    }
+    """Those of one run by their names in a sweep's table.
+
+    >>> measures(EventsLost(200, 150, 30, 20, 1))["lost"]
+    0.25
+    """
+    values = (counted.share, counted.dropped, counted.waiting, counted.replica_seconds)
+    return dict(zip(MEASURES, values, strict=True))

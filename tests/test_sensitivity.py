@@ -128,6 +128,27 @@ def test_the_trade_off_marks_what_none_beats_and_says_the_extremes():
 def test_gaps_in_a_sweep_are_gaps_in_the_map():
     heat = plots.tradeoff(FRAME.iloc[:3], "a", "b_s").spec["data"][0]
     assert heat["z"] == [[50, 20], [30, None]]
+    begun = FRAME.assign(lost=[0.5, float("nan"), float("nan"), float("nan")])
+    heat, points, front, *_ = plots.tradeoff(begun, "a", "b_s").spec["data"]
+    assert heat["z"] == [[50, None], [None, None]]
+    assert (points["y"], front["y"]) == ([50], [50])
+    with pytest.raises(DspkitError, match="sweep first"):
+        plots.tradeoff(FRAME.assign(lost=float("nan")), "a", "b_s")
+
+
+def test_numbers_in_the_map_can_be_read_on_every_shade():
+    """Contrast of black text by WCAG: at least 4.5, on the shades and between them (channels go up or down together)."""
+    plot = plots.tradeoff(FRAME, "a", "b_s", labels={"a": "letters & words"})
+    heat = plot.spec["data"][0]
+    assert heat["textfont"]["color"] == "black"
+    assert plot.spec["layout"]["xaxis"]["title"]["text"] == "letters & words"
+    for _, shade in heat["colorscale"]:
+        linear = [
+            c / 12.92 if (c := int(shade[i : i + 2], 16) / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+            for i in (1, 3, 5)
+        ]
+        light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        assert (light + 0.05) / 0.05 > 4.5
 
 
 @pytest.mark.parametrize(("frame", "x", "y"), [(FRAME, "a", "typo"), (FRAME, "a", "a"), (FRAME.iloc[:0], "a", "b_s")])

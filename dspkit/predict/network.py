@@ -8,9 +8,9 @@
     | resilient backpropagation, 10-fold cross-validation | `training="rprop"`, `folds` = 10 |
     | 70 % training, 30 % test | `held_out` = 0.3, which tells how wide the interval must be |
 
-All is scaled to [0, 1] by its least and greatest value. `SeasonalNetwork(output="tanh", training="rprop")` is the
-paper's net. By default the outputs are linear, since tanh cannot tell a load above the greatest one seen, and training is
-by L-BFGS: as accurate as the paper's on linear outputs, and many times as fast (docs/reproduction.md).
+All is scaled to [0, 1] by its least and greatest value; `SeasonalNetwork(output="tanh", training="rprop")` is the
+paper's net. By default the outputs are linear, since tanh cannot tell a load above the greatest one seen, and training
+is by L-BFGS: as accurate as the paper's on linear outputs, and many times as fast (docs/reproduction.md).
 """
 
 from __future__ import annotations
