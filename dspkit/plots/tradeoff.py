@@ -52,10 +52,10 @@ def tradeoff(
         heat |= {"texttemplate": "%{z:.1f}", "textfont": {"size": 11, "color": "black"}}
     ordered = known.sort_values(["replica_seconds", "lost"])
     best = _undominated(ordered)
-    labels = [f"{_valued(x, a)}, {_valued(y, b)}" for a, b in zip(ordered[x], ordered[y], strict=True)]
+    named = [f"{_valued(x, a)}, {_valued(y, b)}" for a, b in zip(ordered[x], ordered[y], strict=True)]
     points: Spec = {
         "type": "scatter", "xaxis": "x2", "yaxis": "y2", "mode": "markers", "name": "a setting",
-        "x": ordered.replica_seconds.tolist(), "y": (100 * ordered.lost).tolist(), "text": labels,
+        "x": ordered.replica_seconds.tolist(), "y": (100 * ordered.lost).tolist(), "text": named,
         "marker": {"color": PALETTE[5], "size": 7, "line": {"width": 1, "color": PALETTE[0]}},
         "hovertemplate": "%{text}<br>%{y:.2f} % lost, %{x:,.0f} replica-s<extra></extra>",
     }  # fmt: skip
