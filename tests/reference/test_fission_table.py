@@ -59,7 +59,7 @@ def test_noise_is_what_the_60_minute_runs_may_have_lost_by():
     table = fission.under_noise((0.2, 0.3))
     assert table.paper.tolist() == pytest.approx([0.426, 1.453], abs=1e-3)
     assert (table["0%"] < 0.1).all()
-    assert (table["20%"] < 0.6).all()
+    assert (table["20%"] < 0.9).all()
     assert (table["30%"] > 1.2).all()
     app = fission.noisy(topologies.tweet_words(60), 0.2)
     ratio = np.array(app.load.rates_per_s) / np.array(topologies.tweet_words(60).load.rates_per_s)
@@ -94,8 +94,10 @@ def test_the_order_of_the_scenarios_and_the_ideal_loses_nothing(title):
 
 
 def test_elastic_losses_are_near_the_printed_ones():
-    assert _lost(APPS["App 1"], Fission()) == pytest.approx(1.1, abs=0.5)
-    assert _lost(APPS["App 3"], Fission()) == pytest.approx(13.8, abs=2)
+    """All four variants of both applications at once; the text prints tenths."""
+    for name, column, off in (("App 1", 1, 0.2), ("App 3", 2, 1)):
+        for row in fission.VARIANTS.values():
+            assert _lost(APPS[name], row[0]) == pytest.approx(row[column], abs=off)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
@@ -106,7 +108,7 @@ def test_the_parameter_study_on_our_load_and_on_others_like_it(name, seed):
     assert lost["short-term only"] > lost["default"] > lost["upper threshold 0.8"]
     assert lost["default"] >= lost["R' = 8"]
     if name == "App 3":
-        assert lost["default"] > 2.5 * lost["upper threshold 0.8"]
+        assert lost["default"] > 5 * lost["upper threshold 0.8"]
         assert lost["upper threshold 0.8"] < lost["R' = 8"] < lost["default"] < lost["short-term only"]
 
 
@@ -118,7 +120,7 @@ def test_the_mid_term_acts_near_500_s_in_app_1_and_then_more_leaves_than_comes()
 
 
 def test_in_app_3_it_adds_late_and_removes_late():
-    """The paper: more at 400 s, fewer at 500 s; ours a hundred seconds sooner, both after the change they answer."""
+    """The paper: more at 400 s, fewer at 500 s; ours a hundred seconds sooner, after the rise and after the fall."""
     history = sensitivity.play(APPS["App 3"], Fission())
     told = {s.snapshot.t: s.decision.why["mid-term"] for s in history if s.rescaled and "mid-term" in s.decision.why}
     assert told[300]["entities"] == "+5"
