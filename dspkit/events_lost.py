@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 from .core import Step
 from .errors import MetricError
@@ -35,6 +36,8 @@ def share_lost(processed: float, ideal: float) -> float:
     >>> round(100 * share_lost(329_574, 382_713), 3)
     13.885
     """
+    if not (0 <= processed < inf and 0 <= ideal < inf):
+        raise MetricError(f"{processed} of {ideal} events", expected="counts from 0 up", fix="mend what counts them")
     return 1 - processed / ideal if ideal > 0 else 0.0
 
 

@@ -51,6 +51,7 @@ def execute(
             **os.environ,
             # One plain JSON a figure: the renderer that embeds plotly.js would send megabytes for each.
             "PLOTLY_RENDERER": "plotly_mimetype",
+            "DSPKIT_HEADLESS": "1",  # views wait for what they would draw later: nobody looks at them then
             "IPYTHONDIR": scratch,  # a fresh kernel: no start-up files of the user's, and none left behind
         }
         if smoke:

@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from itertools import product
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from .core import Policy
-from .errors import KnobError
+from .errors import DspkitError, KnobError
 from .events_lost import EventsLost, events_lost
 from .history import History
 from .knobs import knobs
@@ -25,12 +26,21 @@ from .topologies import App
 if TYPE_CHECKING:
     import pandas as pd
 
+MEASURES = ("lost", "dropped", "waiting", "replica_seconds")
+
 
 def play(app: App, policy: Policy, *, duration_s: float = 600.0, window_s: float = 1.0, **options: Any) -> History:
     """One run of `app` under `policy` from one instance each, in windows short enough for a policy that counts seconds.
 
     `options` go to the simulator.
     """
+    if not isinstance(app, App):
+        raise DspkitError(
+            f"application {app!r:.60}", expected="one of topologies", fix="as in topologies.tweet_words()"
+        )
+    if not (isfinite(duration_s) and 0 < window_s <= duration_s):
+        came = f"duration_s={duration_s}, window_s={window_s}"
+        raise DspkitError(came, expected="0 < window_s <= duration_s", fix="at least one window")
     with app.simulator(window_s=window_s, **options) as backend:
         return run(policy, backend, steps=round(duration_s / window_s))
 
@@ -41,28 +51,48 @@ def sweep(app: App, policy: Any, axes: Mapping[str, Sequence[Any]], **options: A
     Columns: the knobs, `lost` (share of what was offered), `dropped`, `waiting`, `replica_seconds`, `rescalings`.
     `options` go to `play`.
     """
-    import pandas as pd
+    return frame([measure(app, policy, point, **options) for point in points(policy, axes)], axes)
 
+
+def points(policy: Any, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the values, each a change of the policy's knobs, that the policy takes."""
     known = {k.name for k in knobs(policy)} if is_dataclass(policy) else set()
+    if not isinstance(axes, Mapping) or any(isinstance(v, str) or not isinstance(v, Iterable) for v in axes.values()):
+        raise KnobError(f"a sweep over {axes!r}", expected="values by knob", fix='as in {"upper": (0.8, 1.0)}')
     if unknown := set(axes) - known or ({"nothing"} if not axes else set()):
         raise KnobError(f"a sweep over {sorted(unknown)}", expected=f"knobs: {sorted(known)}", fix="correct the name")
-    rows = []
+    found, wrong = [], None
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         try:
-            turned = replace(policy, **point)
-        except KnobError:
-            continue
-        history = play(app, turned, **options)
-        rows.append({**point, **measures(events_lost(history)), "rescalings": sum(s.rescaled for s in history)})
-    columns = [*axes, "lost", "dropped", "waiting", "replica_seconds", "rescalings"]
-    return pd.DataFrame(rows, columns=columns)
+            replace(policy, **point)
+        except KnobError as error:
+            wrong = error
+        else:
+            found.append(point)
+    if not found:
+        raise wrong or KnobError("a sweep over no values", expected="at least one a knob", fix="name some")
+    return found
+
+
+def measure(app: App, policy: Any, point: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """One run with the knobs turned to `point`: these, what was lost, what it cost."""
+    history = play(app, replace(policy, **point), **options)
+    return {**point, **measures(events_lost(history)), "rescalings": sum(s.rescaled for s in history)}
+
+
+def frame(rows: Sequence[Mapping[str, Any]], axes: Iterable[str]) -> pd.DataFrame:
+    """Measures as a table; rows that have none yet are of knobs alone."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=[*axes, *MEASURES, "rescalings"])
 
 
 def measures(counted: EventsLost) -> dict[str, float]:
-    return {
-        "lost": counted.share,
-        "dropped": counted.dropped,
-        "waiting": counted.waiting,
-        "replica_seconds": counted.replica_seconds,
-    }
+    """Those of one run by their names in a sweep's table.
+
+    >>> measures(EventsLost(200, 150, 30, 20, 1))["lost"]
+    0.25
+    """
+    values = (counted.share, counted.dropped, counted.waiting, counted.replica_seconds)
+    return dict(zip(MEASURES, values, strict=True))

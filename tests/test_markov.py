@@ -132,23 +132,66 @@ def test_classes_of_load_are_strict_on_both_sides():
     assert int(markov.classify(0.9, upper=0.8)) == markov.O
 
 
-@pytest.mark.parametrize("history", ["", "UXB", [0, 3], [0.5, 1], [-1], [[[0]]], "word"])
+@pytest.mark.parametrize(
+    "history", ["", "UXB", [0, 3], [0.5, 1], [-1], [[[0]]], "word", None, [True], [[0, 1], [1]], ["UB", "O"], ["UB", 1]]
+)
 def test_what_is_no_history_is_refused(history):
     with pytest.raises(DspkitError):
         markov.predict(history)
 
 
-@pytest.mark.parametrize("matrix", [[[1, 0]], [[0.5, 0.4], [0, 1]], [[2, -1], [0, 1]], [], [[float("nan"), 1], [0, 1]]])
+@pytest.mark.parametrize(
+    "matrix", [[[1, 0]], [[0.5, 0.4], [0, 1]], [[2, -1], [0, 1]], [], [[float("nan"), 1], [0, 1]], "UB", [[1], [1, 0]]]
+)
 def test_what_is_no_chain_is_refused(matrix):
     with pytest.raises(DspkitError):
         markov.stationary(matrix)
 
 
-def test_settings_that_do_not_exist_are_refused():
-    for call in (
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
         lambda: markov.choose((1, 0, 0), 0, 0.2, "other"),
+        lambda: markov.choose((1, 0, 0), 0, -0.1),
+        lambda: markov.choose((1, 0, 0), 0, NAN),
+        lambda: markov.choose((1, 0, 0), 3),
+        lambda: markov.choose((1, 0, 0), -1),
+        lambda: markov.choose((1, 0, 0), 1.5),
+        lambda: markov.choose((1, 0, 0), [0, 1]),
+        lambda: markov.choose((NAN, 0, 1), 0),
+        lambda: markov.choose("UBO", 0),
+        lambda: markov.predict("UBO", current="X"),
         lambda: markov.transition_matrix("UB", unvisited="other"),
+        lambda: markov.transition_matrix([0, 1], k=2.5),
+        lambda: markov.transition_matrix([0, 1], k=0),
         lambda: markov.iterate(np.eye(3), 0),
-    ):
-        with pytest.raises(DspkitError):
-            call()
+        lambda: markov.iterate(np.eye(3), 2.5),
+        lambda: markov.iterate(np.eye(3), start=(5, 0, 0)),
+        lambda: markov.iterate(np.eye(3), start=(2, -1, 0)),
+        lambda: markov.iterate(np.eye(3), start=(1, 0)),
+        lambda: markov.stationary(np.eye(3), start=3),
+        lambda: markov.classify([0.5, NAN]),
+        lambda: markov.classify([-0.1]),
+        lambda: markov.classify("many"),
+        lambda: markov.classify([0.5], lower=1.0, upper=0.5),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_never_a_silent_number(call):
+    with pytest.raises(DspkitError):
+        call()
+
+
+def test_letters_do_for_states_wherever_states_are_asked_for():
+    assert markov.predict(["UUUUB", "UUBOO"]).tolist() == markov.predict([[0, 0, 0, 0, 1], [0, 0, 1, 2, 2]]).tolist()
+    assert markov.predict("BBOOBBOOBBOO", current="B") == markov.B
+    assert markov.choose([(0.1, 0.2, 0.7)] * 3, "UBO").tolist() == [2, 2, 2]
+    assert markov.stationary(np.eye(3), start="O").tolist() == [0, 0, 1]
+
+
+def test_chances_too_small_to_multiply_are_still_solved():
+    """Products of 1e-200 are 0 in floating point: then state by state, not all at once."""
+    e = markov.stationary([[1 - 1e-200, 1e-200, 0], [1e-200, 1 - 1e-200, 0], [0, 1, 0]])
+    assert e == pytest.approx([0.5, 0.5, 0], abs=1e-12)

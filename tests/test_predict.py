@@ -88,7 +88,7 @@ def test_scaling_the_load_scales_the_forecast(predictor):
 
 
 @each
-@pytest.mark.parametrize("horizon", [0, -1, 2.5, True])
+@pytest.mark.parametrize("horizon", [0, -1, 2.5, True, "5", None])
 def test_horizons_that_are_none_are_refused(predictor, horizon):
     with pytest.raises(DspkitError, match="horizon"):
         Series(np.arange(60.0)).forecast(predictor, horizon)
@@ -101,20 +101,60 @@ def test_no_past_is_refused(predictor):
 
 
 @pytest.mark.parametrize(
-    "predictor", [LastValue(), MovingAverage(), AutoRegression(lags=3), MarkovLevels()], ids=lambda p: p.name
+    "predictor",
+    [LastValue(), MovingAverage(), AutoRegression(lags=3), HoltWinters(), SeasonalNetwork(), MarkovLevels()],
+    ids=lambda p: p.name,
 )
 def test_intervals_hold_as_often_as_they_say(predictor):
-    """90 % intervals over 20 independent series x 100 forecasts of three steps. Were the promise exact, the share
-    of each series would have a standard deviation below 6 %, the mean of 20 below 1.4 %: 5 % off is 3.6 sigma, a
-    false alarm in 3 000. Markov levels are a coarse model: wider is allowed.
+    """90 % intervals over 20 independent series x 100 forecasts of three steps. The share of one series has a standard
+    deviation below 10 %, the mean of 20 below 2.2 %: 6 % off is 2.7 sigma, a false alarm in 150.
     """
     shares = [
         backtest(predictor, _autoregressive(400, seed), horizon=3, first=300, relearn=1000, memory=300)
         for seed in range(20)
     ]
-    shares = [s.scores["coverage"] for s in shares]
-    assert np.mean(shares) > 0.85
-    assert np.mean(shares) < (0.99 if isinstance(predictor, MarkovLevels) else 0.95)
+    assert np.mean([s.scores["coverage"] for s in shares]) == pytest.approx(0.9, abs=0.06)
+
+
+@pytest.mark.parametrize("predictor", [AutoRegression(lags=1), MarkovLevels(levels=3)], ids=lambda p: p.name)
+def test_where_misses_are_exchangeable_the_interval_holds_within_one_part_in_n(predictor):
+    """Theory of conformal prediction: n = 18 misses, of independent values, hold with a chance from 0.9 to 0.9 + 1/19.
+    The model is fitted to more values than the one that was calibrated, so a little more is allowed. Of 1 000 series
+    the standard deviation is 0.95 %: 3 sigma on each side. Lopsided values, of which a normal interval is no match.
+    """
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(1000):
+        x = 1000 + rng.exponential(100, 61)
+        f = Series(x[:60]).forecast(predictor, 1)
+        held.append(f.low[0] <= x[60] <= f.high[0])
+    assert 0.9 - 0.03 < np.mean(held) < 0.9 + 1 / 19 + 0.04
+
+
+@pytest.mark.parametrize("predictor", [AutoRegression(lags=48), HoltWinters(season=48)], ids=lambda p: p.name)
+def test_calibration_mends_intervals_of_models_that_are_too_sure(predictor):
+    """A load by the hour and the day of the week, which neither model knows all of; three series, mean of all."""
+    t = 1800 * np.arange(14 * 48)
+    day, weekend = 2 * np.pi * t / 86_400, np.where(t // 86_400 % 7 >= 5, 0.6, 1.0)
+    rhythm = weekend * (500 - 300 * np.cos(day) + 120 * np.sin(2 * day))
+    shares = {"model": [], "calibrated": []}
+    for seed in range(3):
+        series = Series(rhythm + np.random.default_rng(seed).normal(0, 25, len(t)), every_s=1800)
+        for interval, share in shares.items():
+            turned = replace(predictor, interval=interval)
+            share.append(backtest(turned, series, stride=6, relearn=30).scores["coverage"])
+    assert np.mean(shares["model"]) < 0.86
+    assert np.mean(shares["calibrated"]) == pytest.approx(0.9, abs=0.04)
+
+
+def test_by_how_much_an_interval_is_widened_by_hand():
+    """Levels of a load that stays where it is, then jumps about: the misses of the rest, sorted, tell by how much."""
+    past = Series([100.0] * 35 + [101, 99, 105, 95, 102, 98, 103, 97, 104, 96, 110, 100, 100, 100, 100])
+    f = past.forecast(MarkovLevels(held_out=0.3), 1)
+    # 15 values held out, all said to be 100: misses 0 x 4, 1 1 2 2 3 3 4 4 5 5 10; the ceil(16 * 0.9) = 15th is 10.
+    assert MarkovLevels(held_out=0.3).learn(past).missing[0] == 10
+    plain = past.forecast(MarkovLevels(interval="model"), 1)
+    assert (f.low[0], f.high[0]) == (plain.low[0] - 10, plain.high[0] + 10)
 
 
 # Each against an independent reference
@@ -132,7 +172,7 @@ def test_autoregression_is_statsmodels_own_forecast_and_interval():
     from statsmodels.tsa.ar_model import AutoReg
 
     past = _autoregressive(300)
-    f = past.forecast(AutoRegression(lags=4, level=0.8), 12)
+    f = past.forecast(AutoRegression(lags=4, level=0.8, interval="model"), 12)
     theirs = AutoReg(past.values, lags=4).fit().get_prediction(start=300, end=311)
     assert f.mean == pytest.approx(np.asarray(theirs.predicted_mean), rel=1e-9)
     bounds = np.asarray(theirs.conf_int(alpha=0.2))
@@ -142,7 +182,7 @@ def test_autoregression_is_statsmodels_own_forecast_and_interval():
 
 def test_autoregression_finds_the_weights_that_made_the_series():
     """Standard error of a weight about sqrt((1 - w^2) / n) < 0.02 at n = 5 000: 0.07 is 3.5 sigma."""
-    learned = AutoRegression(lags=2).learn(_autoregressive(5000, seed=3))
+    learned = AutoRegression(lags=2).learn(_autoregressive(5000, seed=3)).model
     assert learned.weights == pytest.approx((0.6, 0.3), abs=0.07)
     assert learned.sigma == pytest.approx(10, rel=0.05)
 
@@ -171,28 +211,135 @@ def test_holt_winters_goes_on_with_what_it_learned_from_an_earlier_past():
     assert np.abs(f.mean - (500 + 300 * np.sin(2 * np.pi * np.arange(440, 500) / 60))).mean() < 25
 
 
-def test_the_networks_own_arithmetic_is_scikit_learns():
-    from sklearn.neural_network import MLPRegressor
-
+def _net_and_examples(**knobs):
     past = _waves(200)
-    predictor = SeasonalNetwork(iterations=200)
-    net = predictor.learn(past)
-    count = 200 - 10 - 5 + 1
-    ends = np.arange(9, 9 + count)
-    inputs = predictor._inputs(past, ends)
-    split = round(0.7 * count)
-    scaled = (inputs - net.least) / net.span
-    theirs = MLPRegressor(
-        hidden_layer_sizes=(24,), activation="tanh", solver="lbfgs", alpha=1e-4, max_iter=200, random_state=0
-    )
-    targets = np.stack([past.values[ends + s] for s in range(1, 6)], axis=1)
+    predictor = SeasonalNetwork(interval="model", **knobs)
+    net = predictor.learn(past).model
+    ends = np.arange(9, 195)
+    return net, predictor._inputs(past, ends), np.stack([past.values[ends + s] for s in range(1, 6)], axis=1)
+
+
+def test_the_networks_own_arithmetic_is_scikit_learns():
     import warnings
 
+    from sklearn.neural_network import MLPRegressor
+
+    net, inputs, targets = _net_and_examples()
+    scaled, low, wide = (inputs - net.least) / net.span, *net.range
+    theirs = MLPRegressor(
+        hidden_layer_sizes=(24,), activation="tanh", solver="lbfgs", alpha=1e-4, max_iter=500, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs.fit(scaled[:split], (targets[:split] - net.range[0]) / net.range[1])
-    assert net(inputs) == pytest.approx(theirs.predict(scaled) * net.range[1] + net.range[0], rel=1e-9)
-    assert [w.shape for w in net.weights] == [(13, 24), (24, 5)]  # 13-24-5 as ELYSIUM's
+        theirs.fit(scaled, (targets - low) / wide)
+    own = [np.square(f - targets).mean() for f in (net(inputs), theirs.predict(scaled) * wide + low)]
+    theirs.coefs_, theirs.intercepts_ = list(net.layers.weights), list(net.layers.biases)
+    assert net(inputs) == pytest.approx(theirs.predict(scaled) * wide + low, rel=1e-9)
+    assert [w.shape for w in net.layers.weights] == [(13, 24), (24, 5)]  # 13-24-5 as ELYSIUM's
+    assert own[0] < 3 * own[1]  # it stops sooner, lest it learn the noise
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_gradients_of_nets_are_those_that_differences_tell(linear):
+    from dspkit.predict import training
+
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.random((30, 4)), rng.random((30, 2))
+    net = training._start(inputs, targets, 5, 0)
+    _, slopes = training.gradient(net, inputs, targets, 1.0, linear)
+    for part, slope in zip(net, slopes, strict=True):
+        for at in [(0, 0), (-1, -1)]:
+            ends = []
+            for step in (1e-6, -2e-6, 1e-6):  # up, down, back
+                part[at] += step
+                ends.append(training.gradient(net, inputs, targets, 1.0, linear)[0])
+            assert slope[at] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
+
+
+def test_resilient_backpropagation_goes_weight_by_weight_as_it_was_published():
+    """Riedmiller and Braun's rule, written out for one weight at a time, on the same start and the same gradients."""
+    from dspkit.predict import training
+
+    rng = np.random.default_rng(1)
+    inputs = rng.random((40, 3))
+    targets = np.stack([inputs.sum(axis=1) / 3, inputs[:, 0] ** 2], axis=1)
+    net = training._start(inputs, targets, 4, 7)
+    flat = np.concatenate([part.ravel() for part in net])
+
+    def slopes(flat):
+        cuts = np.cumsum([part.size for part in net])[:-1]
+        parts = [p.reshape(q.shape) for p, q in zip(np.split(flat, cuts), net, strict=True)]
+        return np.concatenate([s.ravel() for s in training.gradient(parts, inputs, targets, 1.0, False)[1]])
+
+    delta, before, move = [0.1] * len(flat), [0.0] * len(flat), [0.0] * len(flat)
+    turned = 0
+    for _ in range(60):
+        now = slopes(flat)
+        for i in range(len(flat)):
+            if now[i] * before[i] > 0:
+                delta[i] = min(delta[i] * 1.2, 50)
+                move[i] = -delta[i] if now[i] > 0 else delta[i]
+                before[i] = now[i]
+            elif now[i] * before[i] < 0:
+                delta[i] = max(delta[i] * 0.5, 1e-6)
+                move[i], before[i] = -move[i], 0.0
+                turned += 1
+            else:
+                move[i] = -delta[i] if now[i] > 0 else delta[i]
+                before[i] = now[i]
+            flat[i] += move[i]
+    ours = training.resilient(inputs, targets, 4, rounds=60, folds=1, seed=7)
+    mine = np.concatenate([*(w.ravel() for w in ours.weights), *(b.ravel() for b in ours.biases)])
+    assert turned > 50
+    assert mine == pytest.approx(flat, rel=1e-9)
+    assert np.abs(ours(inputs) - targets).mean() < 0.1
+
+
+@pytest.mark.parametrize("method", ["resilient", "lbfgs"])
+def test_training_stops_before_it_learns_the_noise(method):
+    """Targets that have nothing to do with the inputs: the best forecast of new ones is their mean."""
+    from dspkit.predict import training
+
+    rng = np.random.default_rng(2)
+    inputs, targets = rng.random((80, 5)), 0.5 + 0.1 * rng.normal(size=(80, 1))
+    stops = getattr(training, method)(inputs, targets, 24, linear=True, rounds=400)
+    new = rng.random((500, 5))
+    assert np.abs(stops(new) - 0.5).mean() < 0.1
+    if method == "resilient":
+        goes_on = training.resilient(inputs, targets, 24, linear=True, rounds=400, folds=1)
+        assert np.abs(goes_on(new) - 0.5).mean() > 1.5 * np.abs(stops(new) - 0.5).mean()
+
+
+def test_tanh_outputs_tell_no_load_above_the_greatest_seen_and_linear_ones_do():
+    ramp = Series(np.arange(100.0, 300.0))
+    for how in ("lbfgs", "rprop"):
+        tanh = ramp.forecast(SeasonalNetwork(training=how, output="tanh", interval="model", folds=3), 5)
+        assert tanh.mean.max() <= 299
+    linear = ramp.forecast(SeasonalNetwork(interval="model"), 5)
+    assert linear.mean == pytest.approx(np.arange(300, 305), rel=0.05)
+
+
+def test_the_papers_net_learns_a_rhythm():
+    """13-24-5, tanh, resilient backpropagation, ten folds: as ELYSIUM has it."""
+    paper = SeasonalNetwork(output="tanh", training="rprop", interval="model", iterations=200)
+    scores = backtest(paper, _waves(400), first=300, relearn=1000, stride=5).scores
+    assert scores["MASE"] < 0.5 * backtest(LastValue(), _waves(400), first=300, stride=5).scores["MASE"]
+
+
+@pytest.mark.parametrize("knobs", [{}, {"season": 12}, {"season": 12, "trend": False}, {"damped": False}])
+def test_holt_winters_from_any_place_is_statsmodels_from_there(knobs):
+    """Its own sum of level, trend and season, at several ends of the past, against statsmodels on that past alone."""
+    past = _waves(120, period=12)
+    predictor = HoltWinters(interval="model", **knobs)
+    model = predictor.learn(past).model
+    for end in (60, 99, 120):
+        at = predictor._from(model, past, np.array([end - 1]), 15)
+        theirs = predictor._model(past[:end]).smooth(np.array(model)).get_prediction(start=end, end=end + 14)
+        if end == 120:  # earlier pasts begin from other starting values
+            assert at.mean[0] == pytest.approx(np.asarray(theirs.predicted_mean), rel=1e-9)
+            bounds = np.asarray(theirs.pred_int(alpha=0.1))
+            assert at.low[0] == pytest.approx(bounds[:, 0], rel=1e-9)
+        assert at.mean[0] == pytest.approx(np.asarray(theirs.predicted_mean), rel=0.1)
 
 
 def test_the_network_reads_the_calendar():
@@ -211,7 +358,7 @@ def test_the_network_learns_a_daily_rhythm_that_the_last_value_cannot_know():
     net = SeasonalNetwork(outputs=3)
     f = net.forecast(net.learn(past[: 13 * 144]), past[:at], 3)
     assert past[:at].forecast(LastValue(), 3).mean.max() < 250
-    assert f.mean.mean() > 600
+    assert f.mean.mean() > 450
 
 
 def test_markov_levels_follow_the_chain_that_made_the_load():
@@ -310,7 +457,36 @@ def test_what_is_no_series_is_refused(values):
         Series(values)
 
 
-@pytest.mark.parametrize("options", [{"first": 1}, {"first": 19}, {"horizon": 30}, {"stride": 0}, {"relearn": 0}])
+@pytest.mark.parametrize("times", [{"every_s": "minute"}, {"every_s": 0}, {"start_s": float("nan")}, {"start_s": None}])
+def test_series_without_proper_times_are_refused(times):
+    with pytest.raises(DspkitError):
+        Series([1, 2], **times)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: backtest(LastValue, Series(np.arange(20.0))),
+        lambda: backtest(LastValue(), list(range(20))),
+        lambda: compare([], Series(np.arange(20.0))),
+    ],
+)
+def test_what_is_no_predictor_or_no_series_is_told(call):
+    with pytest.raises(DspkitError):
+        call()
+
+
+def test_numpy_counts_are_counts():
+    assert len(Series([1, 2, 3]).forecast(LastValue(), np.int64(3)).mean) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"first": 1}, {"first": 19}, {"horizon": 30}, {"stride": 0}, {"relearn": 0}, {"stride": 1.5}, {"first": "half"},
+        {"memory": 0}, {"memory": -1},
+    ],
+)  # fmt: skip
 def test_backtests_that_cannot_be_are_refused(options):
     with pytest.raises(DspkitError):
         backtest(LastValue(), Series(np.arange(20.0)), **options)
@@ -332,14 +508,26 @@ def test_learning_libraries_load_only_when_they_are_used():
     assert not {"statsmodels", "sklearn", "scipy", "pandas"} & set(loaded)
 
 
-@pytest.mark.parametrize("predictor", [AutoRegression(), HoltWinters(), SeasonalNetwork()], ids=lambda p: p.name)
+def test_libraries_do_not_warn_even_at_their_first_import():
+    """statsmodels sets filters of its own when it is loaded: loaded within ours, these would be undone."""
+    import subprocess
+    import sys
+
+    code = (
+        "from dspkit.predict import *; s = Series([0.0, 9.0] * 40); "
+        "[s.forecast(p, 3) for p in (AutoRegression(), HoltWinters())]"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert told == ""
+
+
+@pytest.mark.parametrize("predictor", [AutoRegression(), HoltWinters()], ids=lambda p: p.name)
 def test_a_missing_library_is_named_with_what_to_do(predictor, monkeypatch):
     import sys
 
-    for name in [m for m in sys.modules if m.partition(".")[0] in ("statsmodels", "sklearn")]:
+    for name in [m for m in sys.modules if m.partition(".")[0] == "statsmodels"]:
         monkeypatch.delitem(sys.modules, name)
-    for package in ("statsmodels", "sklearn"):
-        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, "statsmodels", None)
     with pytest.raises(DspkitError, match=r"dspkit\[predict\]"):
         predictor.learn(_waves(100))
 

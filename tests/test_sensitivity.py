@@ -52,6 +52,9 @@ def test_shares_of_nothing_and_more_than_the_ideal():
     assert EventsLost(200, 150, 30, 20, 1).share == 0.25
     with pytest.raises(DspkitError, match="without steps"):
         events_lost([])
+    for processed, ideal in ((-1, 5), (float("nan"), 5), (1, float("inf"))):
+        with pytest.raises(DspkitError, match="counts from 0 up"):
+            share_lost(processed, ideal)
 
 
 def test_a_sweep_is_the_runs_one_by_one():
@@ -68,6 +71,31 @@ def test_a_sweep_is_the_runs_one_by_one():
 def test_a_sweep_over_what_is_no_knob_is_refused(axes):
     with pytest.raises(DspkitError, match="expected knobs"):
         sensitivity.sweep(APP, Fission(), axes)
+
+
+@pytest.mark.parametrize("axes", [["upper"], {"upper": 0.8}, {"upper": "0.8"}, {"upper": ()}, {"upper": (99,)}])
+def test_a_sweep_of_no_values_is_refused(axes):
+    with pytest.raises(DspkitError):
+        sensitivity.sweep(APP, Fission(), axes, duration_s=10)
+
+
+@pytest.mark.parametrize(
+    "options", [{"duration_s": 0}, {"duration_s": float("nan")}, {"duration_s": float("inf")}, {"window_s": 0}]
+)
+def test_runs_without_a_window_are_refused(options):
+    with pytest.raises(DspkitError):
+        sensitivity.play(APP, Static(), **options)
+
+
+def test_a_name_is_no_application():
+    with pytest.raises(DspkitError, match=r"topologies\.tweet_words"):
+        sensitivity.play("tweet_words", Static())
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 2.5, "10", float("nan"), True, 10**9])
+def test_lengths_of_a_load_that_make_no_sense_are_refused(minutes):
+    with pytest.raises(DspkitError, match="minutes"):
+        topologies.tweet_words(minutes)
 
 
 # Pictures
@@ -100,6 +128,27 @@ def test_the_trade_off_marks_what_none_beats_and_says_the_extremes():
 def test_gaps_in_a_sweep_are_gaps_in_the_map():
     heat = plots.tradeoff(FRAME.iloc[:3], "a", "b_s").spec["data"][0]
     assert heat["z"] == [[50, 20], [30, None]]
+    begun = FRAME.assign(lost=[0.5, float("nan"), float("nan"), float("nan")])
+    heat, points, front, *_ = plots.tradeoff(begun, "a", "b_s").spec["data"]
+    assert heat["z"] == [[50, None], [None, None]]
+    assert (points["y"], front["y"]) == ([50], [50])
+    with pytest.raises(DspkitError, match="sweep first"):
+        plots.tradeoff(FRAME.assign(lost=float("nan")), "a", "b_s")
+
+
+def test_numbers_in_the_map_can_be_read_on_every_shade():
+    """Contrast of black text by WCAG: at least 4.5, on the shades and between them (channels go up or down together)."""
+    plot = plots.tradeoff(FRAME, "a", "b_s", labels={"a": "letters & words"})
+    heat = plot.spec["data"][0]
+    assert heat["textfont"]["color"] == "black"
+    assert plot.spec["layout"]["xaxis"]["title"]["text"] == "letters & words"
+    for _, shade in heat["colorscale"]:
+        linear = [
+            c / 12.92 if (c := int(shade[i : i + 2], 16) / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+            for i in (1, 3, 5)
+        ]
+        light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        assert (light + 0.05) / 0.05 > 4.5
 
 
 @pytest.mark.parametrize(("frame", "x", "y"), [(FRAME, "a", "typo"), (FRAME, "a", "a"), (FRAME.iloc[:0], "a", "b_s")])

@@ -1,16 +1,22 @@
 """The sensitivity page without a browser: sliders are values, errors are lines in the view."""
 
+import threading
+
 import pytest
 
 from dspkit import plots, sensitivity, topologies, ui
 from dspkit.errors import DspkitError
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.fission import Fission
+from dspkit.ui import sweeping
+from tiny import wait_for
 
 
 @pytest.fixture(scope="module")
 def page():
-    return ui.Sensitivity("tweet_words", duration_s=60)
+    page = ui.Sensitivity("tweet_words", duration_s=60)
+    assert page._sweeping.wait(60)
+    return page
 
 
 def _spec(output):
@@ -41,6 +47,7 @@ def test_a_knob_that_was_not_swept_makes_the_map_old_until_it_is_swept_again(pag
     assert "Sweep" in page._stale.value
     assert [t.get("name") for t in _spec(page._map)["data"]].count("this setting") == 1
     page.button.click()
+    assert page._sweeping.wait(60)
     assert page.error == ""
     assert "Sweep" not in page._stale.value
     page.sliders["upper"].value = 1.0
@@ -49,10 +56,12 @@ def test_a_knob_that_was_not_swept_makes_the_map_old_until_it_is_swept_again(pag
 def test_other_axes_and_another_application():
     page = ui.Sensitivity("tweet_words", duration_s=10)
     page.x.value, page.y.value = "upper", "replicas"
-    frame = page.sweep()
-    assert {"upper", "replicas"} <= set(frame)
+    assert page.sweep().wait(60)
+    assert {"upper", "replicas"} <= set(page.frame)
     page.app.value = "news_entities"
+    assert page._sweeping.wait(60)
     assert page.error == ""
+    assert page.frame.lost.notna().all()
     assert page.history.topology == topologies.news_entities().topology
 
 
@@ -67,7 +76,73 @@ def test_what_does_not_go_together_is_a_line_and_goes_when_it_does(page):
     assert "twice" in page.error
     page.x.value = "mid_replicas"
     page.button.click()
+    assert page._sweeping.wait(60)
     assert page.error == ""
+
+
+def test_a_sweep_goes_on_in_the_background_fills_the_map_and_can_be_stopped(page, monkeypatch):
+    gate, measure = threading.Semaphore(0), sensitivity.measure
+    monkeypatch.setattr(sweeping, "REDRAW_S", 0)
+
+    def slowly(*args, **options):
+        gate.acquire()
+        return measure(*args, **options)
+
+    monkeypatch.setattr(sensitivity, "measure", slowly)
+    page.button.click()
+    assert page.button.description == "Stop"
+    assert page.progress.layout.visibility == "visible"
+    gate.release(5)
+
+    def cells():
+        return [z for row in _spec(page._map)["data"][0]["z"] for z in row]
+
+    wait_for(lambda: sum(z is not None for z in cells()) == 5)
+    assert len(cells()) == 42  # all places are there from the start
+    assert page.progress.value == 5
+    page.sliders["replicas"].value = 2  # a slider is answered meanwhile
+    assert page.history == sensitivity.play(topologies.tweet_words(), Fission(replicas=2), duration_s=60)
+    page.sliders["replicas"].value = 1
+    page.button.click()
+    gate.release(2)
+    assert page._sweeping.wait(60)
+    assert page.button.description == "Sweep"
+    assert page._sweeping.done[0] < 8
+    monkeypatch.undo()
+    page.button.click()
+    assert page._sweeping.wait(60)
+    assert page.frame.lost.notna().all()
+
+
+def test_another_sweep_stops_the_one_before_and_an_error_in_one_is_a_line(page, monkeypatch):
+    first = page.sweep()
+    second = page.sweep()
+    assert first.wait(60)
+    assert second.wait(60)
+    assert first.done[0] <= 42 == second.done[0]
+
+    def broken(*_, **__):
+        raise DspkitError("a broken run", expected="one that goes", fix="mend it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sensitivity, "measure", broken)
+        assert page.sweep().wait(60)
+        assert "a broken run" in page.error
+    assert page.button.description == "Sweep"
+    page.button.click()
+    assert page._sweeping.wait(60)
+    assert page.error == ""
+
+
+def test_its_picture_is_published_beside_it_for_reports(page, monkeypatch):
+    import IPython.display
+
+    published = []
+    monkeypatch.setattr(IPython.display, "display", lambda data, raw: published.append(data))
+    page._ipython_display_()
+    assert plots.PLOTLY_MIME in published[0]
+    assert "application/vnd.jupyter.widget-view+json" in published[0]
+    assert published[0][plots.PLOTLY_MIME]["data"][0]["type"] == "heatmap"
 
 
 def test_the_code_that_it_shows_is_the_same_run(page):
@@ -85,6 +160,7 @@ def test_any_policy_with_knobs_can_be_swept():
     page = ui.Sensitivity(
         "tweet_words", DS2(), names=("activation", "warm_up"), axes=("activation", "warm_up"), duration_s=20
     )
+    assert page._sweeping.wait(60)
     assert page.error == ""
     assert set(page.frame.columns) >= {"activation", "warm_up", "lost"}
 

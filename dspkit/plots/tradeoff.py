@@ -12,39 +12,50 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_LABELS = 80  # cells: with more the numbers in them would overlap
+SHADES = [[0.0, "#FFF9EE"], [0.5, "#F7B977"], [1.0, "#E0752C"]]  # light enough for black numbers on all of them
 
 
-def tradeoff(frame: pd.DataFrame, x: str, y: str, *, here: Mapping[str, float] | None = None, title: str = "") -> Plot:
+def tradeoff(
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    here: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    title: str = "",
+) -> Plot:
     """Events lost over the knobs x and y, in per cent; and all settings as points of replica-seconds and loss.
 
     Points that no other setting beats in both are joined. `here` marks one setting: its knobs, `lost` and
-    `replica_seconds`.
+    `replica_seconds`. Rows without numbers are cells left empty. `labels` are words for the axes in place of names.
     """
     if missing := [name for name in (x, y, "lost", "replica_seconds") if name not in frame]:
         raise MetricError(f"no column {missing[0]!r}", expected=f"one of {list(frame)}", fix="see sensitivity.sweep")
-    if frame.empty or x == y:
+    known = frame.dropna(subset=["lost", "replica_seconds"])
+    if known.empty or x == y:
         raise MetricError(f"{len(frame)} rows over {x!r} and {y!r}", expected="two knobs, one row", fix="sweep first")
-    table = frame.pivot_table(index=y, columns=x, values="lost") * 100
-    cost = frame.pivot_table(index=y, columns=x, values="replica_seconds")
+    table = frame.pivot_table(index=y, columns=x, values="lost", dropna=False) * 100
+    cost = frame.pivot_table(index=y, columns=x, values="replica_seconds", dropna=False)
     columns, rows = [_tick(v) for v in table.columns], [_tick(v) for v in table.index]
     cells = [[None if v != v else round(v, 3) for v in line] for line in table.to_numpy().tolist()]
     spent = [["" if v != v else si(v) for v in line] for line in cost.to_numpy().tolist()]
     few = table.size <= MOST_LABELS
+    words = {name: (labels or {}).get(name, _words(name)) for name in (x, y)}
     heat: Spec = {
-        "type": "heatmap", "x": columns, "y": rows, "z": cells, "customdata": spent, "colorscale": "Cividis",
-        "reversescale": True, "colorbar": {"title": {"text": "lost, %"}, "x": 0.46, "thickness": 12},
+        "type": "heatmap", "x": columns, "y": rows, "z": cells, "customdata": spent, "colorscale": SHADES,
+        "colorbar": {"title": {"text": "%"}, "x": 0.43, "thickness": 10}, "showscale": not few,
         "xgap": 1, "ygap": 1,
-        "hovertemplate": f"{_words(x)} %{{x}}, {_words(y)} %{{y}}<br>%{{z:.2f}} % lost, %{{customdata}} replica-s"
+        "hovertemplate": f"{words[x]} %{{x}}, {words[y]} %{{y}}<br>%{{z:.2f}} % lost, %{{customdata}} replica-s"
         "<extra></extra>",
     }  # fmt: skip
     if few:
-        heat |= {"texttemplate": "%{z:.1f}", "textfont": {"size": 11}}
-    ordered = frame.sort_values(["replica_seconds", "lost"])
+        heat |= {"texttemplate": "%{z:.1f}", "textfont": {"size": 11, "color": "black"}}
+    ordered = known.sort_values(["replica_seconds", "lost"])
     best = _undominated(ordered)
-    labels = [f"{_valued(x, a)}, {_valued(y, b)}" for a, b in zip(ordered[x], ordered[y], strict=True)]
+    named = [f"{_valued(x, a)}, {_valued(y, b)}" for a, b in zip(ordered[x], ordered[y], strict=True)]
     points: Spec = {
         "type": "scatter", "xaxis": "x2", "yaxis": "y2", "mode": "markers", "name": "a setting",
-        "x": ordered.replica_seconds.tolist(), "y": (100 * ordered.lost).tolist(), "text": labels,
+        "x": ordered.replica_seconds.tolist(), "y": (100 * ordered.lost).tolist(), "text": named,
         "marker": {"color": PALETTE[5], "size": 7, "line": {"width": 1, "color": PALETTE[0]}},
         "hovertemplate": "%{text}<br>%{y:.2f} % lost, %{x:,.0f} replica-s<extra></extra>",
     }  # fmt: skip
@@ -60,17 +71,23 @@ def tradeoff(frame: pd.DataFrame, x: str, y: str, *, here: Mapping[str, float] |
         if here.get(x) in table.columns and here.get(y) in table.index:
             mark = {"x": [_tick(here[x])], "y": [_tick(here[y])], "showlegend": False, "hoverinfo": "skip"}
             # off the number in the middle of its cell
-            traces.append({**common, **mark, "marker": {**star, "symbol": "square-open", "size": 30}})
+            frame_of_it = {"symbol": "square-open", "size": 30, "color": "black", "line": {"width": 2.5}}
+            traces.append({**common, **mark, "marker": frame_of_it})
         at = {"xaxis": "x2", "yaxis": "y2", "x": [here["replica_seconds"]], "y": [100 * here["lost"]]}
         traces.append({**common, **at, "hovertemplate": "%{y:.2f} % lost, %{x:,.0f} replica-s<extra></extra>"})
     layout = {
-        "xaxis": axis(_words(x), domain=[0, 0.45], type="category", showgrid=False),
-        "yaxis": axis(_words(y), type="category", showgrid=False),
-        "xaxis2": axis("replica-seconds", domain=[0.64, 1], anchor="y2"),
-        "yaxis2": axis("events lost, %", anchor="x2", rangemode="tozero"),
+        "xaxis": axis(words[x], domain=[0, 0.5 if few else 0.42], type="category", showgrid=False),
+        "yaxis": axis(words[y], type="category", showgrid=False),
+        "xaxis2": axis("replica-seconds", domain=[0.56, 1], anchor="y2"),
+        # on the right: in a narrow window its title would lie on the map
+        "yaxis2": axis("events lost, %", anchor="x2", rangemode="tozero", side="right", automargin=True),
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
-    }
-    return plot(traces, layout, _tell(frame, x, y, best), height=400, title=title)
+        "annotations": [
+            {"text": "<b>events lost, %</b>", "x": 0, "xref": "paper", "xanchor": "left", "y": 1.02, "yref": "paper",
+             "yanchor": "bottom", "showarrow": False}
+        ],
+    }  # fmt: skip
+    return plot(traces, layout, _tell(known, x, y, best), height=400, title=title)
 
 
 def _undominated(ordered: Any) -> Any:

@@ -87,8 +87,12 @@ class Fission(Knobs):
         super().__post_init__()
         if self.lower >= self.upper:
             raise KnobError(f"lower={self.lower}, upper={self.upper}", expected="lower < upper", fix="move them apart")
-        for name, rate in dict(self.events_per_s).items():
-            if not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
+        if not isinstance(self.events_per_s, Mapping):
+            raise KnobError(
+                f"events_per_s={self.events_per_s!r:.60}", expected="a rate by operator", fix='as in {"count": 106.5}'
+            )
+        for name, rate in self.events_per_s.items():
+            if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
                 raise KnobError(f"events_per_s of {name!r}: {rate!r}", expected="a rate above 0", fix="benchmark it")
         object.__setattr__(self, "events_per_s", FrozenMap(self.events_per_s))
 

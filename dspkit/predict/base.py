@@ -27,16 +27,17 @@ class Series:
 
     def __init__(self, values: Sequence[float] | Array, every_s: float = 60.0, start_s: float = 0.0):
         try:
-            numbers = np.asarray(values, dtype=float)
+            numbers, every_s, start_s = np.asarray(values, dtype=float), float(every_s), float(start_s)
         except (TypeError, ValueError) as error:
-            raise MetricError(f"{values!r}", expected="a sequence of numbers", fix="mend the series") from error
+            came = f"{values!r:.60}, every_s={every_s!r}, start_s={start_s!r}"
+            raise MetricError(came, expected="a sequence of numbers, and times", fix="mend the series") from error
         if numbers.ndim != 1 or not np.isfinite(numbers).all() or not (0 < every_s < np.inf and np.isfinite(start_s)):
             raise MetricError(
                 f"a series of shape {numbers.shape}, every_s={every_s}, start_s={start_s}",
                 expected="one row of finite numbers and every_s > 0",
                 fix="fill gaps first",
             )
-        for name, value in (("values", numbers), ("every_s", float(every_s)), ("start_s", float(start_s))):
+        for name, value in (("values", numbers), ("every_s", every_s), ("start_s", start_s)):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -166,9 +167,14 @@ def needs(past: Series, count: int = 1) -> None:
 
 
 def ahead(horizon: int) -> int:
-    if not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1:
-        raise MetricError(f"horizon={horizon!r}", expected="a whole number from 1 up", fix="as in horizon=5")
-    return horizon
+    return count(horizon, "horizon")
+
+
+def count(value: Any, name: str) -> int:
+    """A whole number from 1 up, numpy's as well."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise MetricError(f"{name}={value!r}", expected="a whole number from 1 up", fix=f"as in {name}=5")
+    return int(value)
 
 
 def library(name: str) -> Any:

@@ -12,7 +12,8 @@ import numpy as np
 
 from ..knobs import knob
 from . import markov
-from .base import Array, Forecast, Learned, Levelled, Series, ahead, needs, positive
+from .base import Array, Forecast, Learned, Series
+from .calibrated import Calibrated
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,7 @@ class Chain(Learned):
 
 
 @dataclass(frozen=True)
-class MarkovLevels(Levelled):
+class MarkovLevels(Calibrated):
     """The load moves between levels as it did before; each level stands for the values that were seen in it."""
 
     name: ClassVar[str] = "markov levels"
@@ -32,7 +33,7 @@ class MarkovLevels(Levelled):
     levels: int = knob(8, "levels, each with as many values", low=2, high=100)
     stationary: bool = knob(False, "forget where it is now, as the paper does: the long run", choices=(True, False))
 
-    def learn(self, past: Series) -> Chain | None:
+    def _fit(self, past: Series) -> Chain | None:
         if len(past) < 2:
             return None
         x = past.values
@@ -44,26 +45,26 @@ class MarkovLevels(Levelled):
         matrix = markov.transition_matrix(at, k=len(edges) + 1)
         return Chain(edges, matrix, x[order], at[order])
 
-    def forecast(self, memory: Chain | None, past: Series, horizon: int = 1) -> Forecast:
-        needs(past)
-        steps = ahead(horizon)
-        if memory is None:
-            return self._around(np.full(steps, past.values[-1]), [])
-        now = int(np.searchsorted(memory.edges, past.values[-1]))
-        k = len(memory.matrix)
-        seen = np.bincount(memory.level, minlength=k)
-        means = np.bincount(memory.level, memory.sorted, k) / np.maximum(seen, 1)
-        e = np.eye(k)[now]
-        rows = []
-        for _ in range(steps):
-            e = markov.stationary(memory.matrix, start=now) if self.stationary else e @ memory.matrix
-            rows.append((float((e * (seen > 0)) @ means), *self._bounds(memory, e, seen)))
-        mean, low, high = (np.array(column) for column in zip(*rows, strict=True))
-        return positive(mean, np.minimum(low, mean), np.maximum(high, mean))
+    def _from(self, model: Chain, past: Series, ends: Array, steps: int) -> Forecast:
+        """What is expected at each level, once; then every place takes the row of the level it is at."""
+        k = len(model.matrix)
+        seen = np.bincount(model.level, minlength=k)
+        means = np.bincount(model.level, model.sorted, k) / np.maximum(seen, 1)
+        now = np.searchsorted(model.edges, past.values[ends])
+        e, parts = np.eye(k), np.empty((3, k, steps))
+        if self.stationary:
+            e = np.stack([markov.stationary(model.matrix, start=level) for level in range(k)])
+        for step in range(steps):
+            e = e if self.stationary else e @ model.matrix
+            parts[0, :, step] = (e * (seen > 0)) @ means
+            parts[1:, :, step] = self._bounds(model, e, seen)
+        return Forecast(*parts[:, now])
 
-    def _bounds(self, memory: Chain, e: Array, seen: Array) -> tuple[float, float]:
-        """Quantiles of all values seen, each weighted by how likely its level is."""
-        weight = (e / np.maximum(seen, 1))[memory.level].cumsum()
-        at = np.searchsorted(weight / weight[-1], [(1 - self.level) / 2, (1 + self.level) / 2])
-        low, high = memory.sorted[np.minimum(at, len(memory.sorted) - 1)]
-        return float(low), float(high)
+    def _bounds(self, model: Chain, e: Array, seen: Array) -> Array:
+        """Quantiles of all values seen, each weighted by how likely its level is; one column for each row of `e`."""
+        weight = (e / np.maximum(seen, 1))[:, model.level].cumsum(axis=1)
+        weight /= weight[:, -1:]
+        tails = ((1 - self.level) / 2, (1 + self.level) / 2)
+        at = np.stack([(weight < tail).sum(axis=1) for tail in tails])
+        bounds: Array = model.sorted[np.minimum(at, len(model.sorted) - 1)]
+        return bounds

@@ -33,22 +33,38 @@ def classify(load: Array | float, lower: float = 0.5, upper: float = 1.0) -> Arr
     >>> classify([0.49, 0.5, 1.0, 1.01]).tolist()
     [0, 1, 1, 2]
     """
-    load = np.asarray(load)
+    load = numbers(load, "loads")
+    if not lower <= upper:
+        raise MetricError(f"lower={lower}, upper={upper}", expected="lower <= upper", fix="swap them")
+    if load.size and not load.min() >= 0:  # not a number is not >= 0 either
+        raise MetricError("a load that is negative or no number", expected="loads from 0 up", fix="fill gaps first")
     return (load >= lower).view(np.int8) + (load > upper).view(np.int8)
 
 
 def states(history: Any, k: int = 3) -> Array:
-    """A history as an array of whole numbers; letters as in "UUBO" are welcome."""
-    if isinstance(history, str):
-        history = [STATES.find(letter) for letter in history.upper()]
-    array = np.asarray(history)
+    """A history as an array of whole numbers; letters as in "UUBO", one row or several, are welcome."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise MetricError(f"k={k!r} states", expected="a whole number from 1 up", fix="the paper has 3")
+    array = _letters(history)
     if array.ndim not in (1, 2) or array.dtype.kind not in "iu" or not array.size:
-        raise MetricError(f"history {history!r:.60}", expected="states in one or more rows", fix='as in "UUBO"')
+        raise MetricError(f"history {history!r:.60}", expected="states in rows of one length", fix='as in "UUBO"')
     if array.min() < 0 or array.max() >= k:
         raise MetricError(
             f"states {array.min()} to {array.max()}", expected=f"0 to {k - 1}", fix=f"letters {STATES}, or their places"
         )
     return array
+
+
+def _letters(history: Any) -> Array:
+    """What was passed as an array; letters become places in STATES, or -1."""
+    if isinstance(history, str):
+        history = [STATES.find(letter) for letter in history.upper()]
+    elif isinstance(history, (list, tuple)) and history and all(isinstance(row, str) for row in history):
+        history = [[STATES.find(letter) for letter in row.upper()] for row in history]
+    try:
+        return np.asarray(history)
+    except ValueError:  # rows of several lengths
+        return np.empty(0)
 
 
 def transition_matrix(history: Any, k: int = 3, unvisited: str = "uniform") -> Array:
@@ -88,7 +104,7 @@ def stationary(matrix: Any, start: Any = None) -> Array:
         e, lost = _trees(chains)
     else:
         e, lost = np.empty((n, k)), np.arange(n)
-    starts = np.full(n, -1) if start is None else np.broadcast_to(np.asarray(start), (n,))
+    starts = np.full(n, -1) if start is None else _current(start, n, k)
     for i in lost:
         e[i] = _by_classes(chains[i], int(starts[i]))
     return e[0] if single else e
@@ -158,9 +174,9 @@ def iterate(matrix: Any, iterations: int = 100, start: Any = None, average: int 
     """
     chains, single = _chains(matrix)
     n, k, _ = chains.shape
-    if iterations < 1 or average < 1:
+    if any(not isinstance(count, (int, np.integer)) or count < 1 for count in (iterations, average)):
         raise MetricError(f"iterations={iterations}, average={average}", expected="1 or more", fix="use the defaults")
-    e = np.full((n, k), 1 / k) if start is None else np.broadcast_to(np.asarray(start, dtype=float), (n, k))
+    e = np.full((n, k), 1 / k) if start is None else _distributions(start, n, k)
     total = np.zeros((n, k))
     for i in range(iterations + average - 1):
         e = np.matmul(e[:, None, :], chains)[:, 0]
@@ -177,9 +193,13 @@ def choose(e: Any, current: Any, margin: float = 0.2, rule: str = "additive") ->
     """
     if rule not in ("additive", "relative"):
         raise MetricError(f"rule={rule!r}", expected="'additive' or 'relative'", fix="see choose")
-    e = np.asarray(e, dtype=float)
+    if not margin >= 0:
+        raise MetricError(f"margin={margin}", expected="0 or more", fix="the paper takes 0.2")
+    e = numbers(e, "distributions")
     rows = np.atleast_2d(e)
-    now = np.broadcast_to(np.asarray(current), rows.shape[:1])
+    if rows.ndim != 2 or not rows.size or not rows.min() >= 0:
+        raise MetricError(f"distributions {e!r:.60}", expected="rows of chances from 0 up", fix="pass stationary(TM)")
+    now = _current(current, *rows.shape)
     top = rows.max(axis=1)
     best = rows.shape[1] - 1 - (rows[:, ::-1] >= top[:, None] - TIE).argmax(axis=1)
     mine = rows[np.arange(len(rows)), now]
@@ -199,8 +219,34 @@ def predict(history: Any, margin: float = 0.2, current: Any = None, rule: str = 
     return choose(stationary(transition_matrix(array)), now, margin, rule)
 
 
+def numbers(values: Any, what: str) -> Array:
+    """An array of numbers; what is none is refused by name."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MetricError(f"{what} {values!r:.60}", expected="numbers", fix="rows of one length, no text") from error
+
+
+def _current(state: Any, n: int, k: int) -> Array:
+    """A state for each of n chains, from one for all or one each."""
+    array = _letters(state).reshape(-1)
+    if array.dtype.kind not in "iu" or len(array) not in (1, n) or array.min() < 0 or array.max() >= k:
+        raise MetricError(
+            f"state {state!r:.60}", expected=f"0 to {k - 1}, one for all chains or one each", fix="as in current=O"
+        )
+    return np.broadcast_to(array, (n,))
+
+
+def _distributions(start: Any, n: int, k: int) -> Array:
+    array = numbers(start, "start")
+    right = array.shape in ((k,), (1, k), (n, k)) and array.min() >= 0 and np.abs(array.sum(axis=-1) - 1).max() < 1e-9
+    if not right:
+        raise MetricError(f"start {start!r:.60}", expected=f"{k} chances that sum to 1", fix="as in start=(0, 1, 0)")
+    return np.broadcast_to(array, (n, k))
+
+
 def _chains(matrix: Any) -> tuple[Array, bool]:
-    array = np.asarray(matrix, dtype=float)
+    array = numbers(matrix, "a matrix")
     chains = array[None] if array.ndim == 2 else array
     if chains.ndim != 3 or chains.shape[1] != chains.shape[2] or not chains.size:
         raise MetricError(f"a matrix of shape {array.shape}", expected="square ones", fix="pass transition_matrix(h)")

@@ -12,7 +12,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..knobs import knob
-from .base import Forecast, Levelled, Series, ahead, library, needs, positive
+from .base import Array, Forecast, Series, library
+from .calibrated import Calibrated
 
 
 class Fitted(NamedTuple):
@@ -22,36 +23,37 @@ class Fitted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AutoRegression(Levelled):
-    """The next value is a weighted sum of the last `lags`; weights by least squares, interval by theory."""
+class AutoRegression(Calibrated):
+    """The next value is a weighted sum of the last `lags`; weights by least squares."""
 
     name: ClassVar[str] = "autoregression"
     lags: int = knob(10, "values that the next one is a sum of", low=1, high=1000)
 
-    def learn(self, past: Series) -> Fitted | None:
+    def _fit(self, past: Series) -> Fitted | None:
         """None if there are not three times as many values as weights, or all are the same."""
         x, lags = past.values, self.lags
         if len(x) < 3 * (lags + 1) or not past.varies:
             return None
+        model = library("statsmodels.tsa.ar_model").AutoReg  # the first import sets filters of its own
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of values on a line many weights are right: the shortest are taken
-            fit = library("statsmodels.tsa.ar_model").AutoReg(x, lags=lags, trend="c").fit()
+            fit = model(x, lags=lags, trend="c").fit()
         constant, *weights = (float(p) for p in fit.params)
         return Fitted(constant, tuple(weights), float(np.sqrt(fit.sigma2)))
 
-    def forecast(self, memory: Fitted | None, past: Series, horizon: int = 1) -> Forecast:
+    def _enough(self, model: Fitted, past: Series) -> bool:
+        return len(past) >= len(model.weights)
+
+    def _from(self, model: Fitted, past: Series, ends: Array, steps: int) -> Forecast:
         from scipy.special import ndtri
 
-        needs(past)
-        if memory is None or len(past) < len(memory.weights):  # nothing learned: what there is goes on
-            last = np.full(ahead(horizon), past.values[-1])
-            return self._around(last, [np.diff(past.values)])
-        lags, weights = len(memory.weights), np.array(memory.weights)
-        values = [*past.values[-lags:].tolist()]
+        lags, weights = len(model.weights), np.array(model.weights)
+        values = np.empty((len(ends), lags + steps))
+        values[:, :lags] = past.values[np.maximum(ends[:, None] + np.arange(1 - lags, 1), 0)]
         psi = [1.0]
-        for step in range(ahead(horizon)):
-            values.append(memory.constant + float(weights @ values[: -lags - 1 : -1]))
+        for step in range(steps):
+            values[:, lags + step] = model.constant + values[:, step : lags + step] @ weights[::-1]
             psi.append(float(sum(weights[i] * psi[step - i] for i in range(min(lags, step + 1)))))
-        mean = np.array(values[lags:])
-        spread = memory.sigma * np.sqrt(np.cumsum(np.square(psi[:horizon]))) * ndtri((1 + self.level) / 2)
-        return positive(mean, mean - spread, mean + spread)
+        mean = values[:, lags:]
+        spread = model.sigma * np.sqrt(np.cumsum(np.square(psi[:steps]))) * ndtri((1 + self.level) / 2)
+        return Forecast(mean, mean - spread, mean + spread)

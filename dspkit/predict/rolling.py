@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import MetricError
 from ..knobs import call
 from ..workload import Workload
-from .base import Array, Predictor, Series, ahead
+from .base import Array, Predictor, Series, ahead, count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,12 +99,16 @@ def backtest(
     >>> backtest(LastValue(), Series([1, 2, 3, 4, 5, 6]), horizon=1).scores["MASE"]
     1.0
     """
-    series = trace if isinstance(trace, Series) else Series.of(trace)
-    first = len(series) // 2 if first is None else first
-    ends = range(first, len(series) - ahead(horizon) + 1, stride) if stride > 0 and relearn > 0 else range(0)
+    series = _series(trace)
+    if isinstance(predictor, type) or not isinstance(predictor, Predictor):
+        raise MetricError(f"predictor {predictor!r}", expected="a predictor that is made", fix="as in LastValue()")
+    horizon, stride, relearn = ahead(horizon), count(stride, "stride"), count(relearn, "relearn")
+    memory = None if memory is None else count(memory, "memory")
+    first = len(series) // 2 if first is None else count(first, "first")
+    ends = range(first, len(series) - horizon + 1, stride)
     if first < 2 or not len(ends):
         raise MetricError(
-            f"{len(series)} values, first={first}, horizon={horizon}, stride={stride}, relearn={relearn}",
+            f"{len(series)} values, first={first}, horizon={horizon}",
             expected="at least two values before the first origin, and `horizon` after it",
             fix="a longer trace, or a shorter horizon",
         )
@@ -136,4 +140,14 @@ def compare(predictors: Iterable[Predictor], trace: Series | Workload, **options
     for p in predictors:
         name = call(p) if p.name in rows and is_dataclass(p) else p.name
         rows[name] = backtest(p, trace, **options).scores  # type: ignore[arg-type]
+    if not rows:
+        raise MetricError("no predictors", expected="at least one", fix="as in compare([LastValue()], series)")
     return pd.DataFrame.from_dict(rows, orient="index").sort_values("MASE")
+
+
+def _series(trace: Series | Workload) -> Series:
+    if isinstance(trace, Series):
+        return trace
+    if not isinstance(trace, Workload):
+        raise MetricError(f"{trace!r:.60}", expected="a Series, or a load", fix="as in Series([3, 4, 6], every_s=60)")
+    return Series.of(trace)

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core import Operator, Topology
+from ..errors import WorkloadError
 from ..plant import Node, Plant, Service
 from ..workload import Trace, Workload
 from .app import App
+
+LONGEST = 10_080  # minutes: a week of seconds
 
 
 def tweet_words(minutes: int = 10) -> App:
@@ -17,8 +20,8 @@ def tweet_words(minutes: int = 10) -> App:
     S4 drops what finds a full queue. What one replica does (`count` is the bottleneck, as SS1 tells), room for events
     and the curve are ours: rises at 300 and 500 s to about 800 events/s, and a mean of 312, as the paper has them.
     """
-    rates = {"stop_words": 400, "language": 300, "count": 106.5, "store": 500}
-    return _s4("tweet_words", Topology.chain(*rates), rates, 140, _tweets(minutes))
+    rates = {"stop_words": 400, "language": 395, "count": 106.5, "store": 500}
+    return _s4("tweet_words", Topology.chain(*rates), rates, 80, _tweets(minutes))
 
 
 def tweet_branches(minutes: int = 10) -> App:
@@ -27,12 +30,12 @@ def tweet_branches(minutes: int = 10) -> App:
     A quick test takes half of them for Spanish, the dictionary a fifth of the others. Load as in the first
     application; shares and the rates of one replica are ours, such that one replica each does what SS1 did.
     """
-    rates = {"stop_words": 400, "language": 500, "dictionary": 75, "count": 106.5, "store": 500}
+    rates = {"stop_words": 400, "language": 500, "dictionary": 84, "count": 106.5, "store": 500}
     edges = [("stop_words", "language"), ("language", "count"), ("language", "dictionary")]
     edges += [("dictionary", "count"), ("dictionary", "store"), ("count", "store")]
     branches = {"language": {"count": 0.5, "dictionary": 0.5}, "dictionary": {"count": 0.2, "store": 0.8}}
     topology = Topology(tuple(map(Operator, rates)), tuple(edges))
-    return _s4("tweet_branches", topology, rates, 140, _tweets(minutes), branches)
+    return _s4("tweet_branches", topology, rates, 80, _tweets(minutes), branches)
 
 
 def news_entities(minutes: int = 10) -> App:
@@ -42,14 +45,14 @@ def news_entities(minutes: int = 10) -> App:
     SS1 tells. The curve between and the other rates are ours; SS2 has 30 replicas, as printed.
     """
     rates = {"spam": 1000, "sentiment": 1000, "entities": 141, "store": 1500}
-    times = (0, 168, 296, 299, 361, 458, 476, 496, 519, 600)
-    heights = (110, 240, 3000, 3000, 190, 190, 100, 100, 150, 150)
-    return _s4("news_entities", Topology.chain(*rates), rates, 260, _lines(times, heights, minutes))
+    times = (0, 168, 206, 299, 307, 337, 395, 454, 600)
+    heights = (150, 125, 290, 1790, 3000, 3000, 550, 150, 150)
+    return _s4("news_entities", Topology.chain(*rates), rates, 350, _lines(times, heights, minutes))
 
 
 def _tweets(minutes: int) -> Workload:
-    times = (0, 290, 342, 399, 436, 473, 530, 600)
-    heights = (200, 100, 350, 350, 320, 320, 800, 800)
+    times = (0, 293, 344, 415, 464, 519, 600)
+    heights = (188, 94, 379, 310, 298, 800, 800)
     return _lines(times, heights, minutes)
 
 
@@ -57,6 +60,8 @@ def _lines(times_s: Sequence[float], heights: Sequence[float], minutes: int) -> 
     """Lines between these points of a run of ten minutes, stretched to `minutes`, a rate for each second."""
     import numpy as np
 
+    if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= LONGEST:
+        raise WorkloadError(f"minutes={minutes!r}", expected=f"1 to {LONGEST}", fix="the paper's are 10 and 60")
     t = np.arange(60.0 * minutes)
     return Trace(t.tolist(), np.interp((t + 0.5) * 10 / minutes, times_s, heights).tolist())
 

@@ -10,7 +10,7 @@ import ipywidgets as w
 
 from ..knobs import call
 from .controls import Panel
-from .view import show_plot
+from .view import show_beside, show_plot
 
 
 class Lesson:
@@ -60,8 +60,4 @@ class Lesson:
         self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour};line-height:1.4">⚠ {said}</p>'
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        # With the picture beside the widgets: a report, and a notebook opened without a kernel, show that.
-        data = {**self.thing.plot().bundle, **self.box._repr_mimebundle_()}
-        display(data, raw=True)  # type: ignore[no-untyped-call]
+        show_beside(self.thing.plot(), self.box)

@@ -10,7 +10,7 @@ import ipywidgets as w
 from .. import plots
 from ..etp import explain, graph, rank, rates
 from .controls import WIDE, slider
-from .view import show_plot
+from .view import show_beside, show_plot
 
 _BUTTONS = 14  # operators beyond which a list is easier to read than buttons
 
@@ -38,6 +38,7 @@ class EtpPicker:
             widget.observe(lambda _: self._draw(), "value")
         self.box = w.VBox([self.rate, self.pick, self.error, self.chart, self.why, self.code])
         self.box.add_class("dspkit")
+        self._picture: plots.Plot | None = None
         self._draw()
 
     @property
@@ -54,6 +55,7 @@ class EtpPicker:
             limit = round(self.rate.value, 10)
             picture = plots.etp(self._graph, self._rates, limit, operator=self.operator)
             lines = explain(self._graph, self._rates, self.operator, limit).lines()
+            self._picture = picture
             show_plot(self.chart, picture, bar=False)
             items = "".join(f"<li>{escape(line)}</li>" for line in lines)
             self.why.value = f"<ul style='line-height:1.4'>{items}</ul><p><em>{escape(picture.summary)}</em></p>"
@@ -66,6 +68,4 @@ class EtpPicker:
             )
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        display(self.box)  # type: ignore[no-untyped-call]
+        show_beside(self._picture, self.box)

@@ -1,7 +1,12 @@
-"""The sensitivity page: turn a policy's knobs and see at once what is lost and what it costs; sweep any two of them."""
+"""The sensitivity page: turn a policy's knobs and see at once what is lost and what it costs; sweep any two of them.
+
+A moved slider is one run, made at once. A sweep is dozens: it goes in the background and fills its map as it goes.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
@@ -19,9 +24,14 @@ from ..knobs import Knob, call, knobs
 from ..policies.fission import Fission
 from .controls import ROOM, WIDE, control, read
 from .settings import _imports
-from .view import show_plot
+from .sweeping import Sweeping
+from .view import show_beside, show_plot
 
 KNOBS = ("replicas", "mid_replicas", "upper", "lower", "mid_s", "mid_term")  # R, R', the thresholds, t_m
+LABELS = {  # where a knob's name alone says too little: the paper's letters
+    "replicas": "R, replicas", "mid_replicas": "R', mid replicas", "upper": "upper threshold",
+    "lower": "lower threshold", "mid_s": "t_m, mid term, s",
+}  # fmt: skip
 NICE = {"mid_s": (20, 50, 100, 150, 200, 300), "upper": (0.6, 0.7, 0.8, 0.9, 1.0, 1.2)}
 VALUES = 6  # of a knob in a sweep
 
@@ -29,7 +39,7 @@ VALUES = 6  # of a knob in a sweep
 class Sensitivity:
     """Sliders of a policy's knobs, the run that they give, and a sweep over two of them. Display it, or drive it:
 
-    `page.sliders["mid_s"].value = 50; page.sweep(); page.frame`
+    `page.sliders["mid_s"].value = 50; page.sweep().wait(); page.frame`
     """
 
     def __init__(
@@ -51,21 +61,38 @@ class Sensitivity:
             raise DspkitError(f"knobs {sorted(unknown)}", expected=f"some of {sorted(known_knobs)}", fix="check them")
         self._duration_s, self._knobs = duration_s, {name: known_knobs[name] for name in names}
         self.history: History | None = None
-        self.frame: Any = None
+        self._sweeping: Sweeping | None = None
+        self._lock = threading.RLock()
+        self._picture: plots.Plot | None = None
         self.app = w.Dropdown(options=sorted(topologies.available()), value=app, description="application",
                               style=WIDE, layout=ROOM)  # fmt: skip
         made = {name: control(knob) for name, knob in self._knobs.items()}
         self.sliders: dict[str, Any] = {name: widget for name, widget in made.items() if widget is not None}
-        swept = [name for name in names if _values(self._knobs[name], None)]
+        for name, widget in self.sliders.items():
+            widget.description = LABELS.get(name, widget.description)
+        swept = [(LABELS.get(name, name.replace("_", " ")), name) for name in names if _values(self._knobs[name], None)]
         self.x, self.y = (
             w.Dropdown(options=swept, value=axis, description=text, style=WIDE, layout=ROOM)
             for axis, text in zip(axes, ("sweep, across", "sweep, upward"), strict=True)
         )
-        self.button = w.Button(description="Sweep", icon="th", tooltip="run all combinations of the two knobs")
+        self.button = w.Button(
+            description="Sweep", icon="th", tooltip="run all combinations of the two knobs, or stop doing so"
+        )
+        self.progress = w.IntProgress(layout={"width": "auto", "visibility": "hidden"})
         self._chart, self._map = w.Output(), w.Output()
         self._said, self._error, self._code, self._words, self._stale = (w.HTML() for _ in range(5))
         left = w.VBox(
-            [self.app, *self.sliders.values(), self._said, w.HTML("<hr>"), self.x, self.y, self.button, self._stale],
+            [
+                self.app,
+                *self.sliders.values(),
+                self._said,
+                w.HTML("<hr>"),
+                self.x,
+                self.y,
+                self.button,
+                self.progress,
+                self._stale,
+            ],
             layout={"flex": "0 0 350px", "overflow": "hidden"},
         )
         right = w.VBox(
@@ -79,7 +106,7 @@ class Sensitivity:
                 widget.continuous_update = False  # a run a move would lag behind the hand
             widget.observe(self._guard(self.turn), "value")
         self.app.observe(self._guard(self._other_app), "value")
-        self.button.on_click(self._guard(self.sweep))
+        self.button.on_click(self._guard(self._pressed))
         self.turn()
         self.sweep()
 
@@ -109,34 +136,65 @@ class Sensitivity:
         )
         self._chart_words = chart.summary
         self._code.value = f"<b>The same as code</b><pre>{escape(lines)}</pre>"
-        self._draw_map()
+        with self._lock:
+            self._picture = self._picture or chart
+            self._draw_map()
         return history
 
-    def sweep(self) -> Any:
-        """Run all combinations of the two chosen knobs, the others as the sliders say; the frame."""
+    def sweep(self) -> Sweeping:
+        """Begin to run all combinations of the two chosen knobs, the others as the sliders say."""
         if self.x.value == self.y.value:
             raise DspkitError(f"{self.x.value} twice", expected="two knobs", fix="choose another one")
-        self.button.description = "Sweeping…"
-        try:
-            app = topologies.available()[self.app.value]()
-            self.frame = sensitivity.sweep(app, self.policy, self._axes(), duration_s=self._duration_s)
-        finally:
-            self.button.description = "Sweep"
-        self._swept, self._swept_with = (self.x.value, self.y.value), (self.app.value, self.policy)
-        self._draw_map()
-        return self.frame
+        app = topologies.available()[self.app.value]()
+        with self._lock:
+            self._swept, self._swept_with = (self.x.value, self.y.value), (self.app.value, self.policy)
+            sweeping = Sweeping(app, self.policy, self._axes(), self._swept_so_far, duration_s=self._duration_s)
+            self._sweeping = sweeping
+        self.button.description, self.button.icon = "Stop", "stop"
+        self.progress.value, self.progress.max = sweeping.done
+        self.progress.layout.visibility = "visible"
+        sweeping.start()
+        return sweeping
+
+    @property
+    def frame(self) -> Any:
+        """The sweep so far, a row for each combination; None before the first."""
+        return None if self._sweeping is None else self._sweeping.frame
+
+    def _pressed(self) -> None:
+        if self._sweeping is not None and not self._sweeping.over:
+            self._sweeping.stop()
+        else:
+            self.sweep()
+
+    def _swept_so_far(self, sweeping: Sweeping) -> None:
+        """In the sweep's own thread: traits only."""
+        with self._lock:
+            if sweeping is not self._sweeping:
+                return  # another one has begun
+            self.progress.value = sweeping.done[0]
+            if sweeping.over:
+                self.button.description, self.button.icon = "Sweep", "th"
+                self.progress.layout.visibility = "hidden"
+            if sweeping.error is not None:
+                self._fail(sweeping.error)
+            elif sweeping.done[0]:
+                self._draw_map()
 
     @property
     def error(self) -> str:
         return str(self._error.value)
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        display(self.view)  # type: ignore[no-untyped-call]
+        if os.environ.get("DSPKIT_HEADLESS") and self._sweeping is not None:
+            self._sweeping.wait()
+        show_beside(self._picture, self.view)
 
     def _other_app(self) -> None:
-        self.frame = None
+        with self._lock:
+            if self._sweeping is not None:
+                self._sweeping.stop()
+            self._sweeping = None
         self.turn()
         self.sweep()
 
@@ -144,7 +202,7 @@ class Sensitivity:
         return {axis: _values(self._knobs[axis], getattr(self.policy, axis)) for axis in (self.x.value, self.y.value)}
 
     def _draw_map(self) -> None:
-        if self.frame is None or self.history is None:
+        if self._sweeping is None or self.history is None or not self._sweeping.done[0]:
             return
         counted = events_lost(self.history)
         here = {"lost": counted.share, "replica_seconds": counted.replica_seconds}
@@ -155,7 +213,7 @@ class Sensitivity:
             here |= others
         note = "" if fresh else "The map is of the knobs before: press <b>Sweep</b> for one of these."
         self._stale.value = f"<p style='line-height:1.4'>{note}</p>"
-        picture = plots.tradeoff(self.frame, x, y, here=here)
+        picture = self._picture = plots.tradeoff(self._sweeping.frame, x, y, here=here, labels=LABELS)
         show_plot(self._map, picture, bar=False)
         said = escape(f"{picture.summary} {self._chart_words}")
         self._words.value = f"<div style='line-height:1.4'><em>{said}</em></div>"
@@ -164,6 +222,11 @@ class Sensitivity:
         """The swept knobs as they were then: that they differ now does not make the map old."""
         return {axis: getattr(self._swept_with[1], axis) for axis in (x, y)}
 
+    def _fail(self, error: Exception) -> None:
+        text = escape(f"{type(error).__name__}: {error}")
+        colour = "var(--jp-error-color1, #B00020)"
+        self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour}">⚠ {text}</p>'
+
     def _guard(self, act: Callable[[], Any]) -> Callable[..., None]:
         """An error becomes a line in the view; the line goes when something succeeds."""
 
@@ -171,9 +234,7 @@ class Sensitivity:
             try:
                 act()
             except Exception as error:
-                text = escape(f"{type(error).__name__}: {error}")
-                colour = "var(--jp-error-color1, #B00020)"
-                self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour}">⚠ {text}</p>'
+                self._fail(error)
             else:
                 self._error.value = ""
 

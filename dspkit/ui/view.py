@@ -145,3 +145,11 @@ def show_plot(output: Any, plot: plots.Plot, *, bar: bool = True) -> None:
         figure = data[plots.PLOTLY_MIME]
         data = {**data, plots.PLOTLY_MIME: {**figure, "config": {**figure["config"], "displayModeBar": False}}}
     output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+
+def show_beside(plot: plots.Plot | None, box: Any) -> None:
+    """Display widgets, and with them a picture: a report, and a notebook opened without a kernel, show that."""
+    from IPython.display import display
+
+    picture = {} if plot is None else plot.bundle
+    display({**picture, **box._repr_mimebundle_()}, raw=True)  # type: ignore[no-untyped-call]

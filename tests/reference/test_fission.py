@@ -178,6 +178,13 @@ def test_literal_an_operator_that_is_overloaded_now_gets_r_prime_though_nothing_
     assert told[99]["mid-term"] == {"work": "+5"}
 
 
+def test_the_current_state_is_that_of_the_last_five_seconds_not_of_the_last_one():
+    """Card, 2.6: of the last window 1.35 times the capacity came, in its last second three quarters of it."""
+    _counts, told = _trace(Fission(windows=20, margin=0.99), [75] * 95 + [150] * 4 + [75])
+    assert told[99]["state"]["work"] == "overloaded"
+    assert told[99]["mid-term"] == {"work": "+5"}
+
+
 def test_iteration_and_exact_solution_decide_the_same():
     rng = np.random.default_rng(4)
     rates = np.repeat(rng.uniform(0, 300, 60), 10)
@@ -234,13 +241,15 @@ def test_the_capacity_is_benchmarked_once_or_given_or_followed():
         assert decision.why["load"]["work"] == load
 
 
-@pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan"), "many"])
+@pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan"), "many", True])
 def test_a_capacity_of_nothing_is_refused(rate):
     with pytest.raises(KnobError, match="a rate above 0"):
         Fission(events_per_s={"work": rate})
 
 
 def test_unknown_operators_and_crossed_thresholds_are_refused():
+    with pytest.raises(KnobError, match="a rate by operator"):
+        Fission(events_per_s=[100])
     with pytest.raises(KnobError, match="correct the name"):
         Fission(events_per_s={"typo": 5}).init(CHAIN)
     with pytest.raises(KnobError, match="lower < upper"):

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dspkit import sensitivity, topologies
@@ -20,10 +21,50 @@ def _lost(app, policy):
 
 @pytest.mark.parametrize("title", fission.RUNS)
 def test_loads_have_the_means_that_the_paper_implies(title):
-    """Events processed by SS2 are all that came; the 60-minute run of app 1 had a mean of its own."""
+    """Events processed by SS2 are all that came."""
     make, minutes = fission.RUNS[title]
     came = sum(make(minutes).load.rates_per_s)
-    assert came == pytest.approx(fission.PAPER[title][3], rel=0.1 if title == "App 1, 60 min" else 0.015)
+    assert came == pytest.approx(fission.printed(title, "SS2"), rel=0.015)
+
+
+def test_a_digit_of_table_2_is_a_misprint():
+    """SS2 of application 1, 60 minutes: with 1,124,341 instead of 1,224,341 every share of the row is that of the
+    10-minute row to a hundredth, and the sum is six times its; as printed no share is.
+    """
+    short, long = fission.PAPER["App 1, 10 min"], fission.PAPER["App 1, 60 min"]
+    mended = fission.printed("App 1, 60 min", "SS2")
+    assert mended == long[3] - 100_000
+    assert mended == pytest.approx(6 * short[3], rel=0.001)
+    shares = [k / short[3] for k in short[:3]]
+    assert [k / mended for k in long[:3]] == pytest.approx(shares, abs=0.01)
+    assert all(abs(k / long[3] - share) > 0.02 for k, share in zip(long[:3], shares, strict=True))
+    assert fission.printed("App 3, 10 min", "SS2") == 382_713
+
+
+def test_half_the_replicas_rounded_down_comes_nearer_to_what_is_printed_than_rounded_up():
+    missed = {math.floor: [], math.ceil: []}
+    for title in ("App 1, 10 min", "App 2, 10 min", "App 3, 10 min"):
+        make, minutes = fission.RUNS[title]
+        share = fission.printed(title, "SS3") / fission.printed(title, "SS2")
+        for half, misses in missed.items():
+            done = fission.scenarios(make(minutes), 60 * minutes, half)
+            misses.append(abs(done["SS3"].processed / done["SS2"].processed - share))
+    assert max(missed[math.floor]) < 0.07
+    assert sum(missed[math.floor]) < 0.5 * sum(missed[math.ceil])
+
+
+@pytest.mark.slow
+def test_noise_is_what_the_60_minute_runs_may_have_lost_by():
+    """Printed, mended: 0.43 and 1.45 %. The smooth curves lose next to nothing; 20 and 30 % of noise bracket these."""
+    table = fission.under_noise((0.2, 0.3))
+    assert table.paper.tolist() == pytest.approx([0.426, 1.453], abs=1e-3)
+    assert (table["0%"] < 0.1).all()
+    assert (table["20%"] < 0.9).all()
+    assert (table["30%"] > 1.2).all()
+    app = fission.noisy(topologies.tweet_words(60), 0.2)
+    ratio = np.array(app.load.rates_per_s) / np.array(topologies.tweet_words(60).load.rates_per_s)
+    assert ratio.mean() == pytest.approx(1, abs=0.015)  # of 3 600: sigma 0.0033
+    assert ratio.std() == pytest.approx(0.2, rel=0.06)
 
 
 def test_loads_have_the_shape_that_the_paper_describes():
@@ -53,8 +94,10 @@ def test_the_order_of_the_scenarios_and_the_ideal_loses_nothing(title):
 
 
 def test_elastic_losses_are_near_the_printed_ones():
-    assert _lost(APPS["App 1"], Fission()) == pytest.approx(1.1, abs=0.5)
-    assert _lost(APPS["App 3"], Fission()) == pytest.approx(13.8, abs=2)
+    """All four variants of both applications at once; the text prints tenths."""
+    for name, column, off in (("App 1", 1, 0.2), ("App 3", 2, 1)):
+        for row in fission.VARIANTS.values():
+            assert _lost(APPS[name], row[0]) == pytest.approx(row[column], abs=off)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
@@ -65,7 +108,7 @@ def test_the_parameter_study_on_our_load_and_on_others_like_it(name, seed):
     assert lost["short-term only"] > lost["default"] > lost["upper threshold 0.8"]
     assert lost["default"] >= lost["R' = 8"]
     if name == "App 3":
-        assert lost["default"] > 2.5 * lost["upper threshold 0.8"]
+        assert lost["default"] > 5 * lost["upper threshold 0.8"]
         assert lost["upper threshold 0.8"] < lost["R' = 8"] < lost["default"] < lost["short-term only"]
 
 
@@ -77,7 +120,7 @@ def test_the_mid_term_acts_near_500_s_in_app_1_and_then_more_leaves_than_comes()
 
 
 def test_in_app_3_it_adds_late_and_removes_late():
-    """The paper: more at 400 s, fewer at 500 s; ours a hundred seconds sooner, both after the change they answer."""
+    """The paper: more at 400 s, fewer at 500 s; ours a hundred seconds sooner, after the rise and after the fall."""
     history = sensitivity.play(APPS["App 3"], Fission())
     told = {s.snapshot.t: s.decision.why["mid-term"] for s in history if s.rescaled and "mid-term" in s.decision.why}
     assert told[300]["entities"] == "+5"
@@ -98,11 +141,14 @@ def test_the_command_prints_both_tables(monkeypatch):
     monkeypatch.setattr(fission, "RUNS", {"App 1, 10 min": fission.RUNS["App 1, 10 min"]})
     study = fission.parameter_study
     monkeypatch.setattr(fission, "parameter_study", lambda: study(loads=0))
+    noise = pd.DataFrame({"paper": [0.426, 1.453], "0%": [0.07, 0.02]}, index=["App 1, 60 min", "App 2, 60 min"])
+    monkeypatch.setattr(fission, "under_noise", lambda: noise)
     lines = fission.markdown().splitlines()
     assert lines[2].startswith("| App 1, 10 min | 63,918 (34.1%) | ")
     assert lines[2].count("|") == lines[0].count("|") == 10
-    assert len({line.count("|") for line in lines[4:]}) == 1
-    assert lines[-1].startswith("| App 3, short-term only | 16.4 | ")
+    assert len({line.count("|") for line in lines[4:14]}) == 1
+    assert lines[13].startswith("| App 3, short-term only | 16.4 | ")
+    assert lines[-1].startswith("| App 2, 60 min | 1.45 | ")
 
 
 def test_static_scenarios_need_no_window_of_a_second():
