@@ -6,6 +6,9 @@
 | savepoint (Flink) | the job | the pause + all state, written and read again |
 | in-place | operators whose parallelism changes, or that had an instance on a node that dies | the pause |
 | migration | operators with an instance that comes, goes or moves | the pause + their state that changes nodes |
+| instances | of these operators only the instances that come or move: the others go on | the same |
+
+Where all of an operator's instances come or move, it stands still as a whole. Micro-batches wait for all instances.
 """
 
 from __future__ import annotations
@@ -36,6 +39,16 @@ def pauses(plant: Plant, before: Places, after: Places, dead: Collection[str] = 
             moved = plant.services[name].state_bytes * moved_share(old[name], new[name])
             stopped[name] = plant.pause_s + moved / plant.state_bytes_per_s
     return stopped
+
+
+def coming(before: Places, after: Places) -> dict[str, Counter[str]]:
+    """How many instances of each operator come to each node, from another one or as new.
+
+    >>> coming({("a", 0): "n1", ("a", 1): "n2"}, {("a", 0): "n2", ("a", 1): "n1", ("a", 2): "n1"})
+    {'a': Counter({'n1': 1})}
+    """
+    old, new = _by_operator(before), _by_operator(after)
+    return {name: new[name] - old[name] for name in new if new[name] - old[name]}
 
 
 def moved_share(before: Mapping[str, int], after: Mapping[str, int]) -> float:
