@@ -1,9 +1,9 @@
-"""Pauses of single instances: those that come or move stand still, and the others go on; by arithmetic, both engines."""
+"""Pauses of single instances: those that come or move stand still, the others go on; by arithmetic, in both engines."""
 
 import pytest
 
 from dspkit import Deployment, Plant, Simulator, Topology, workload
-from dspkit.plant import Node, NodeDown, NodeSlow, Service
+from dspkit.plant import Node, NodeDown, NodeSlow, Service, pauses
 
 ONE, TWO = Topology(("a",)), Topology.chain("a", "b")
 BOTH = pytest.mark.parametrize("engine", ["fluid", "tuples"])
@@ -35,10 +35,10 @@ def _rates(job, windows):
     ("before", "after", "during"),
     [
         ((1, 2), (1, 2, 2), 200),  # one comes: the two go on
-        ((1, 2), (2, 1, 1, 2), 200),  # two come, and places change names only
+        ((1, 2), (1, 2, 2, 1), 200),
         ((1, 2), (1, 1), 100),  # one moves
-        ((1, 1, 2), (1, 2), 200),  # one goes: nobody starts anew
-        ((1, 1, 2), (2, 2), 100),  # one goes and one moves
+        ((1, 2, 2), (1, 2), 200),  # one goes: nobody starts anew
+        ((1, 2, 1), (1, 1), 100),  # one goes and one moves
         ((1, 1), (1,), 100),
     ],
 )
@@ -53,10 +53,12 @@ def test_only_those_that_come_or_move_stand_still(before, after, during, engine)
 
 
 @BOTH
-def test_where_all_come_or_move_the_operator_stands_still(engine):
-    job = _job((1, 1), engine)
+@pytest.mark.parametrize(("before", "after"), [((1, 1), (2, 2)), ((1, 2), (2, 1))])
+def test_where_all_come_or_move_the_operator_stands_still(before, after, engine):
+    """Two that change places move as well, although as many run on each node as before."""
+    job = _job(before, engine)
     job.observe()
-    job.deploy(_on((2, 2)))
+    job.deploy(_on(after))
     rates, downtime, _ = _rates(job, 5)
     assert downtime == pytest.approx(6)
     assert rates == pytest.approx([0, 0, 0, 200, 200], abs=2)
@@ -70,6 +72,10 @@ def test_state_that_changes_nodes_prolongs_it(engine):
     job.observe()
     job.deploy(_on((1, 2)))
     assert _rates(job, 4)[0] == pytest.approx([100, 100, 100, 200], rel=0.03)
+    plant = Plant({"a": service}, NODES, pause_s=2, pause_kind="instances", state_bytes_per_s=1e6)
+    swap = pauses(plant, _on((1, 2, 1)).placement, _on((2, 1, 1)).placement)
+    assert swap["a"] == pytest.approx(2 + 2 / 3 * 8)
+    assert pauses(plant, _on((1, 2)).placement, _on((1, 2, 1, 2)).placement)["a"] == 2  # doubled in place
 
 
 @BOTH

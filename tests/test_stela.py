@@ -96,7 +96,7 @@ def test_scale_in_chooses_by_etp():
 
 def test_several_requests_are_answered_one_a_window():
     asked = (ScaleOut(at_s=30.0), ScaleIn(3, at_s=30.0), ScaleOut(2, at_s=80.0))
-    app = replace(DIAMOND.app(), workers=5)
+    app = replace(DIAMOND.app(pause_kind="migration"), workers=5)
     history = _run(Stela(requests=asked), steps=25, app=app)
     counts = [s.decision.deployment.workers for s in _acted(history)]
     assert counts == [6, 3, 5]
