@@ -206,7 +206,7 @@ def test_an_operator_at_its_limit_gets_nothing():
 
 def test_rates_are_averaged_since_the_last_change():
     policy = Stela(window=3)
-    app = DIAMOND.app()
+    app = DIAMOND.app(pause_kind="migration")
     with app.simulator(seed=1) as backend:
         steps = list(mape(policy, backend, steps=5))
         assert len(steps[-1].state.samples) == 3
