@@ -146,3 +146,16 @@ def test_polling_and_a_wait_before_draining_are_what_takes_long():
 def test_what_cannot_be_is_refused(wrong, message):
     with pytest.raises((DeploymentError, WorkloadError), match=message):
         wrong(Flow(Topology.chain("u", "m", "d")))
+
+
+def test_migrations_that_meet_do_not_wait_for_each_other():
+    """a and b move in one, c and d in another at the same time; who is saved for one must answer for the other."""
+    edges = (("a", "b"), ("a", "c"), ("a", "d"), ("b", "d"), ("c", "d"))
+    for seed in range(100):
+        flow = Flow(Topology(tuple("abcd"), edges), costs=Costs(watch_s=0.1, jitter=10.0), seed=seed)
+        flow.feed("a", [0.1, 0.7])
+        flow.migrate(0.5, {("a", 0): "node-2", ("b", 0): "node-3"})
+        flow.migrate(0.5, {("c", 0): "node-4", ("d", 0): "node-5"})
+        flow.play()
+        assert max(m.duration_s for m in flow.migrations) < 20  # nobody waited until his patience ended
+        assert flow.task("d").state == 6

@@ -71,11 +71,12 @@ def relocate(
         left[node], there[node] = left[node] - 1, there[node] + 1
     nodes, moved, weight = [], 0, 0.0
     for g in new:
-        node = kept.get(g)
-        if node is None:
-            here = Counter[str]()
+        if g in kept:
+            node = kept[g]
+        else:
+            here = dict.fromkeys(left, 0.0)
             for t in g:
-                here[home[t]] += sizes[t]  # type: ignore[assignment]
+                here[home[t]] = here.get(home[t], 0.0) + sizes[t]
             free = [n for n, slots in left.items() if slots >= 1]
             if not free:
                 raise KnobError(f"no room for executor {len(nodes)}", expected="a free slot", fix="more nodes or slots")
@@ -91,7 +92,7 @@ def executor_traffic(
     topology: Topology, parallelism: Mapping[str, int], rates: Mapping[tuple[str, str], float]
 ) -> dict[tuple[tuple[str, int], tuple[str, int]], float]:
     """Records/s between each two executors, each stream spread evenly."""
-    flow = {}
+    flow: dict[tuple[tuple[str, int], tuple[str, int]], float] = {}
     for (u, v), rate in rates.items():
         each = rate / (parallelism[u] * parallelism[v])
         flow |= {((u, i), (v, j)): each for i in range(parallelism[u]) for j in range(parallelism[v])}
@@ -117,10 +118,10 @@ def least_traffic(
     flow = executor_traffic(topology, parallelism, rates)
     executors = [(name, i) for name in topology.order for i in range(parallelism[name])]
     most = slots or math.ceil(len(executors) / len(nodes))
-    total, peers = Counter[Any](), {e: list[tuple[Any, float]]() for e in executors}
+    total, peers = dict.fromkeys(executors, 0.0), {e: list[tuple[Any, float]]() for e in executors}
     for (a, b), rate in flow.items():
-        total[a] += rate  # type: ignore[assignment]
-        total[b] += rate  # type: ignore[assignment]
+        total[a] += rate
+        total[b] += rate
         peers[a].append((b, rate))
         peers[b].append((a, rate))
     places: dict[tuple[str, int], str] = {}
