@@ -69,7 +69,8 @@ def relocate(
     kept = {g: node for g, node in zip(old, before, strict=True) if g in new and left.get(node, 0) >= 1}
     for node in kept.values():
         left[node], there[node] = left[node] - 1, there[node] + 1
-    nodes, moved, weight = [], 0, 0.0
+    nodes: list[str] = []
+    moved, weight = 0, 0.0
     for g in new:
         if g in kept:
             node = kept[g]
