@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core import Topology
@@ -100,7 +100,7 @@ def executor_traffic(
     return flow
 
 
-def crossing(flow: Mapping[tuple[Hashable, Hashable], float], places: Mapping[Any, str]) -> float:
+def crossing(flow: Mapping[tuple[Any, Any], float], places: Mapping[Any, str]) -> float:
     """Records/s that go from node to node."""
     return sum(rate for (a, b), rate in flow.items() if places[a] != places[b])
 

@@ -63,11 +63,12 @@ class TaxiDays(Workload):
         curve = np.interp(hours % 24, np.arange(-0.5, 25), (HOURS[-1], *HOURS, HOURS[0]))
         if not self.swing:
             return self.peak_per_s * curve
-        number = np.maximum(0, np.floor(np.asarray(t) / self.swing_s)).astype(int)
+        number: Array = np.maximum(0, np.floor(np.asarray(t) / self.swing_s)).astype(int)
         swings = _swings(self.seed, 1 << int(number.max(initial=1) + 2).bit_length())
         part = np.asarray(t) / self.swing_s - number
         between = swings[number] * (1 - part) + swings[number + 1] * part
-        return self.peak_per_s * curve * np.maximum(0.0, 1 + self.swing * between)
+        rates: Array = self.peak_per_s * curve * np.maximum(0.0, 1 + self.swing * between)
+        return rates
 
 
 @lru_cache(maxsize=16)
