@@ -53,6 +53,7 @@ class State(NamedTuple):
     ] = ()  # of the interval: mean and median latency, whether it stood still
     counts: tuple[int, int] = (0, 0)  # requests and grants so far
     inner: Any = None
+    wished: Deployment | None = None  # by `manager`, since it was last asked
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,9 @@ class Hierarchical(Knobs):
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
         now, t = snapshot.deployment, snapshot.t + 1e-9
         latency = snapshot.latency
-        heard = (latency.mean, latency.p50, snapshot.downtime_s > 0) if latency else (math.inf, math.inf, False)
-        state = state._replace(heard=(*state.heard, heard))
+        if latency:
+            heard = (latency.mean, latency.p50, snapshot.downtime_s > 0)
+            state = state._replace(heard=(*state.heard, heard))
         asked: tuple[Request, ...] = ()
         if state.plan_at == 0.0 and state.grant_at == 0.0:
             begin = snapshot.t - snapshot.window_s
@@ -123,10 +125,13 @@ class Hierarchical(Knobs):
             inner = state.inner if state.inner is not None else self.manager.init(state.topology, state.seed)
             inner, wish = self.manager.step(inner, snapshot)
             state = state._replace(inner=inner)
+            if wish.deployment.parallelism != now.parallelism:
+                state = state._replace(wished=wish.deployment)
         if t >= state.plan_at:
             state = state._replace(plan_at=_next(state.plan_at, self.plan_s, t))
             if snapshot.downtime_s < snapshot.window_s:  # else a change is still under way
-                asked = self._wishes(state, snapshot, wish.deployment) if self.manager else self._plans(state, snapshot)
+                asked = self._wishes(state, snapshot) if self.manager else self._plans(state, snapshot)
+                state = state._replace(wished=None)
             kept = {r.operator: r for r in (*state.requests, *asked)}  # the newest of each operator
             state = state._replace(
                 requests=tuple(kept.values()), drawn=state.drawn + 1,
@@ -149,9 +154,13 @@ class Hierarchical(Knobs):
         return state, Decision(target, why)
 
     def response(self, state: State) -> float:
-        """R of the interval: of windows in which the job ran; if there is none, the medians, which buffering spares."""
-        calm = [mean for mean, _, still in state.heard if not still]
-        return fmean(calm) if calm else fmean(p50 for _, p50, _ in state.heard) if state.heard else math.inf
+        """R of the interval: of windows in which the job ran; if there is none, the medians, which buffering spares.
+
+        Without any output it is infinite.
+        """
+        if calm := [mean for mean, _, still in state.heard if not still]:
+            return fmean(calm)
+        return fmean(p50 for _, p50, _ in state.heard) if state.heard else math.inf
 
     def end_of_interval(
         self, bucket: Bucket, response_s: float, requests: tuple[Request, ...]
@@ -195,15 +204,15 @@ class Hierarchical(Knobs):
                 made.append(self._request(action, view, snapshot.t))
         return tuple(made)
 
-    def _wishes(self, state: State, snapshot: Snapshot, wanted: Deployment) -> tuple[Request, ...]:
+    def _wishes(self, state: State, snapshot: Snapshot) -> tuple[Request, ...]:
         """One replica more or fewer of each operator that another policy wants to have more or fewer of."""
-        made = []
+        import numpy as np
+
+        made, wanted = [], state.wished or snapshot.deployment
         for i, o in enumerate(state.topology.operators):
             view, now = self._view(state.topology, snapshot, o.name), snapshot.deployment.parallelism[o.name]
             if view is None or wanted.parallelism[o.name] == now:
                 continue
-            import numpy as np
-
             more = wanted.parallelism[o.name] > now
             random = np.random.default_rng([state.seed, state.drawn, i])
             urged = replace(view, busy=((2.0 if more else 0.0),) * now, used=dict.fromkeys(view.used, 0.0))

@@ -8,6 +8,7 @@ from dspkit.errors import KnobError
 from dspkit.frozen import FrozenMap
 from dspkit.migration import Costs, Flow, forward, groups, relocate
 from dspkit.policies.elastic_storm import ElasticStorm
+from dspkit.reproduce import elastic_storm as reproduce
 from dspkit.topologies import detector
 
 
@@ -158,3 +159,26 @@ def test_one_task_moves_while_records_flow():
     assert worked == list(range(7, 16))  # the input buffer, what was diverted, what came later
     assert migration.buffered == {("m", 0): 4}
     assert migration.downtime_s["m", 0] == pytest.approx(back - 1.05)
+
+
+@pytest.mark.parametrize("engine", ["fluid", pytest.param("tuples", marks=pytest.mark.slow)])
+def test_the_experiment_on_the_simulator(engine):
+    """Detectors 20, 10, 5, 10, 20, 10, 5; 23 executors at the peak, 8 at the end; at the peak far below the static run."""
+    elastic, static = (reproduce.play(name, engine=engine) for name in ("elastic", "static"))
+    assert reproduce.detectors(elastic) == reproduce.SEQUENCE
+    ours, theirs = reproduce.phases(elastic), reproduce.phases(static)
+    assert ours.executors.tolist() == [8, 13, 23, 13, 8]
+    assert ours.latency_ms[3] < 900
+    assert theirs.latency_ms[3] == pytest.approx(1500, rel=0.1)
+    assert (ours.waiting < 20).all()
+    assert theirs.waiting[3] > 100_000
+    assert ours.busiest_node.max() > 0.8
+    shares = reproduce.moved(elastic)["mean"]
+    assert shares["scale out"] < shares["scale in"] < 0.5
+
+
+def test_moving_16_mb_costs_far_less_than_ten_seconds_if_barriers_are_told():
+    cost = reproduce.overhead((2.0, 16.0))
+    assert cost.told[16.0] < 3
+    assert cost.prototype[16.0] > 10
+    assert cost.prototype[16.0] - cost.prototype[2.0] < 0.25 * cost.prototype[2.0]  # the state's size hardly shows

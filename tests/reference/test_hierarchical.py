@@ -10,6 +10,7 @@ from dspkit.core import Latency, Operator, OperatorMetrics
 from dspkit.migration import StormDowntime
 from dspkit.policies._managers import Action, Request, View, pick, plan
 from dspkit.policies.hierarchical import GAINS, Bucket, Hierarchical
+from dspkit.reproduce.hierarchical import table
 
 RULES = Hierarchical()
 
@@ -192,3 +193,25 @@ def test_predicted_downtime():
         assert 1000 * time.seconds(before, after, 1536, running) == pytest.approx(expected, abs=1e-6)
     assert (time.restart({"a": 1}), time.restart({"a": 2})) == (6.5, 7.0)
     assert StormDowntime(round_trips=True).seconds({"a": 1}, {"b": 1}, 0, known) == pytest.approx(6.52)
+
+
+def test_availability_on_two_days_of_taxis_is_in_the_printed_order():
+    """One load; criteria (a) and (d) of the card: who is granted everything stops most, and acts first."""
+    found = table(seeds=(1,))
+    down = 1 - found.availability
+    assert down["accept all"] >= down["beta 0.5"] > down["beta 0.75"] > 0
+    assert found.reconfigurations["accept all"] > 2 * found.reconfigurations["beta 0.75"]
+    assert down["beta 0.75"] < 0.025
+    assert found.replicas_most["beta 0.75"] <= 10
+    assert (found.first_action_s["accept all"], found.first_action_s["beta 0.75"]) == (30, 60)
+    most = 1 + 5760 / 60  # a token a minute
+    assert found.reconfigurations["beta 0.5"] <= most
+
+
+@pytest.mark.slow
+def test_availability_over_six_loads():
+    """Criterion (b): 4 to 8 % of the time down if all is granted, below 2.5 % with beta at 0.75."""
+    found = table()
+    assert 0.04 < 1 - found.availability["accept all"] < 0.08
+    assert 1 - found.availability["beta 0.75"] < 0.025
+    assert found.availability.is_monotonic_increasing
