@@ -163,7 +163,7 @@ def test_one_task_moves_while_records_flow():
 
 @pytest.mark.parametrize("engine", ["fluid", pytest.param("tuples", marks=pytest.mark.slow)])
 def test_the_experiment_on_the_simulator(engine):
-    """Detectors 20, 10, 5, 10, 20, 10, 5; 23 executors at the peak, 8 at the end; at the peak far below the static run."""
+    """The printed sequence; 23 executors at the peak, 8 at the end; at the peak latency far below the static run."""
     elastic, static = (reproduce.play(name, engine=engine) for name in ("elastic", "static"))
     assert reproduce.detectors(elastic) == reproduce.SEQUENCE
     ours, theirs = reproduce.phases(elastic), reproduce.phases(static)
