@@ -67,9 +67,10 @@ def test_two_days_of_taxis_are_quiet_at_night_and_swing_as_told():
     load = topologies.TaxiDays(swing=0.08)
     t = np.arange(0, 5760, 1.0)
     calm, real = topologies.TaxiDays(swing=0).rates(t), load.rates(t)
-    hour = t / load.day_s * 24 % 24
+    hour = (9.5 + t / load.day_s * 24) % 24
     assert load.day_s == 2880
-    assert calm.max() == pytest.approx(300, rel=1e-3)
+    assert calm.max() == pytest.approx(265, rel=1e-3)
+    assert real.max() == pytest.approx(300, rel=0.05)  # printed
     assert 4 < hour[calm.argmin()] < 6
     assert np.std(real / calm - 1) == pytest.approx(0.08 * np.sqrt(2 / 3), rel=0.25)  # between two draws: 2/3 of it
     assert (load.rates(t[:100]) == real[:100]).all()

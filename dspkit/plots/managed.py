@@ -44,10 +44,10 @@ def managed(runs: Mapping[str, History], *, limit_s: float | None = None, title:
     traces.append({"type": "scatter", "mode": "lines", "name": "load", "x": [s.t for s in thin], "yaxis": "y4",
                    "y": [s.source_rate for s in thin], "line": {"color": "#777777", "width": 1}})  # fmt: skip
     layout: Spec = {
-        "xaxis": axis("seconds since the start", anchor="y4"),
+        "xaxis": axis("seconds since the start", anchor="y4", range=[0, first[-1].t]),
         "yaxis": axis("response, ms", type="log", domain=[0.6, 1], dtick=1),
         "yaxis2": axis("instances", domain=[0.37, 0.55], rangemode="tozero"),
-        "yaxis3": axis("stood still", domain=[0.22, 0.32], type="category", showticklabels=False),
+        "yaxis3": axis("stops", domain=[0.22, 0.32], type="category", showticklabels=False),
         "yaxis4": axis("records/s", domain=[0, 0.17], rangemode="tozero"),
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     }

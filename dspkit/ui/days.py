@@ -28,7 +28,7 @@ class TwoDays:
     """
 
     def __init__(
-        self, policy: Hierarchical | None = None, *, names: Sequence[str] = KNOBS, days: float = 2.0, seed: int = 0
+        self, policy: Hierarchical | None = None, *, names: Sequence[str] = KNOBS, days: float = 2.0, seed: int = 1
     ):
         """`names` are the knobs that get a control; the load is that of `seed`."""
         self.policy = Hierarchical() if policy is None else policy
