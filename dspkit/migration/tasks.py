@@ -66,9 +66,11 @@ def relocate(
     home = {t: node for g, node in zip(old, before, strict=True) for t in g}
     left = dict(room) if room is not None else dict.fromkeys(before, math.inf)
     there, new = Counter(busy or {}), groups(tasks, executors)
-    kept = {g: node for g, node in zip(old, before, strict=True) if g in new and left.get(node, 0) >= 1}
-    for node in kept.values():
-        left[node], there[node] = left[node] - 1, there[node] + 1
+    kept: dict[range, str] = {}
+    for g, node in zip(old, before, strict=True):
+        if g in new and left.get(node, 0) >= 1:
+            kept[g] = node
+            left[node], there[node] = left[node] - 1, there[node] + 1
     nodes: list[str] = []
     moved, weight = 0, 0.0
     for g in new:

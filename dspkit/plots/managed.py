@@ -24,7 +24,7 @@ def managed(runs: Mapping[str, History], *, limit_s: float | None = None, title:
         thin = seen[:: max(1, len(seen) // MOST_POINTS)]
         calm = [s for s in thin if s.latency and not s.downtime_s]
         look = {"color": PALETTE[i % len(PALETTE)], "dash": DASHES[i % len(DASHES)], "width": 1.6}
-        common: Spec = {"type": "scatter", "legendgroup": name, "name": escape(name)}
+        common: Spec = {"type": "scatter", "legendgroup": str(i), "name": escape(name)}
         response = [1000 * s.latency.mean for s in calm if s.latency]
         traces.append({**common, "mode": "lines", "x": [s.t for s in calm], "y": response, "line": look,
                        "hovertemplate": "%{y:.0f} ms at %{x:.0f} s<extra>" + escape(name) + "</extra>"})  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from ..core import Deployment
+from ..core import Deployment, Snapshot
+from ..etp import counting
 
 NEAREST_S = 1e-3  # delays below this count as this
 
@@ -122,6 +123,11 @@ def pick(start: str, view: View, rules: Rules, random: Any, with_self: bool = Fa
             return chosen
         left.remove(chosen)
     return ""
+
+
+def known(snapshot: Snapshot) -> tuple[str, ...]:
+    """All nodes that are known, idle ones too: those that were measured, and those that instances were put on."""
+    return tuple(sorted({*snapshot.nodes, *snapshot.deployment.placement.values()}, key=counting))
 
 
 def delay(delays: Mapping[tuple[str, str], float], a: str, b: str) -> float:

@@ -25,7 +25,8 @@ from ..errors import KnobError
 from ..frozen import FrozenMap
 from ..knobs import Knobs, knob
 from ..migration import crossing, executor_traffic, least_traffic, relocate
-from .on_demand import placed, used
+from ._managers import known
+from .on_demand import placed
 
 BETTER = 0.15  # by which a reassignment must lower traffic between nodes, as in Distributed Storm
 JOB = "job"
@@ -164,7 +165,7 @@ class ElasticStorm(Knobs):
         self, topology: Topology, snapshot: Snapshot, wanted: Mapping[str, int]
     ) -> tuple[Deployment, dict[str, Any]]:
         """These counts, on nodes from which few tasks have to move; and how many do."""
-        now, machines = snapshot.deployment, used(snapshot)
+        now, machines = snapshot.deployment, known(snapshot)
         if not self._tells(snapshot):
             return replace(now.scaled(wanted), placement={}), {}
         before = placed(topology, now, machines)
@@ -188,11 +189,11 @@ class ElasticStorm(Knobs):
 
     def _tells(self, snapshot: Snapshot) -> bool:
         named = bool(snapshot.nodes or snapshot.deployment.placement)
-        return bool(used(snapshot)) and (self.places == "yes" or (self.places == "auto" and named))
+        return bool(known(snapshot)) and (self.places == "yes" or (self.places == "auto" and named))
 
     def _reassign(self, topology: Topology, snapshot: Snapshot) -> tuple[Deployment, dict[str, Any]]:
         """T-Storm's places, if they lower the traffic between nodes by enough."""
-        now, machines = snapshot.deployment, used(snapshot)
+        now, machines = snapshot.deployment, known(snapshot)
         if not self._tells(snapshot) or not snapshot.edge_rates:
             return now, {}
         flow = executor_traffic(topology, now.parallelism, snapshot.edge_rates)

@@ -27,8 +27,8 @@ from ..errors import KnobError
 from ..frozen import FrozenMap
 from ..knobs import Knobs, knob
 from ..migration import StormDowntime
-from ._managers import Action, Request, View, applied, plan
-from .on_demand import placed, used
+from ._managers import Action, Request, View, applied, known, plan
+from .on_demand import placed
 
 GAINS = FrozenMap({"scale out": 100.0, "migrate": 10.0, "scale in": 1.0})  # only their order is printed
 
@@ -221,7 +221,7 @@ class Hierarchical(Knobs):
         return tuple(made)
 
     def _view(self, topology: Topology, snapshot: Snapshot, name: str) -> View | None:
-        metrics, machines = snapshot.operators.get(name), used(snapshot)
+        metrics, machines = snapshot.operators.get(name), known(snapshot)
         if metrics is None or (self.signal == "cpu" and metrics.cpu is None):
             return None
         busy = metrics.utilisation
@@ -245,7 +245,7 @@ class Hierarchical(Knobs):
         return Request(action, GAINS[action.kind], cost, t)
 
     def _carry_out(self, topology: Topology, snapshot: Snapshot, actions: list[Action]) -> Deployment:
-        now, machines = snapshot.deployment, used(snapshot)
+        now, machines = snapshot.deployment, known(snapshot)
         tell = bool(machines) and self.places != "no"
         tell = tell and (self.places == "yes" or bool(snapshot.nodes or now.placement))
         places = placed(topology, now, machines) if machines else {}

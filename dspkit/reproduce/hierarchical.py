@@ -114,7 +114,7 @@ def table(
 
 
 def by_engine_share(
-    cores: Sequence[float] = (3.0, 3.5, 3.8, 4.0, 4.2, 4.5), seeds: Sequence[int] = tuple(range(6))
+    cores: Sequence[float] = (3.0, 3.6, 4.0, 4.2, 4.4, 4.8), seeds: Sequence[int] = (0, 1, 2)
 ) -> pd.DataFrame:
     """Availability under each policy as the engine takes more of each node: the number that was fitted, turned."""
     import pandas as pd
