@@ -73,8 +73,8 @@ def summary(history: History) -> dict[str, Any]:
         for name, k in before.parallelism.items():
             kinds["more"] += after.parallelism[name] > k
             kinds["fewer"] += after.parallelism[name] < k
-            same = after.parallelism[name] == k
-            kinds["moved"] += same and _nodes(before, name) != _nodes(after, name)
+            was = _nodes(before, name)  # nothing until somebody says where they run
+            kinds["moved"] += bool(was) and after.parallelism[name] == k and was != _nodes(after, name)
     begin = next((i for i, n in enumerate(counts) if n > counts[0]), len(counts))
     return {
         "availability": 1 - sum(s.downtime_s for s in snapshots) / seconds,
