@@ -128,3 +128,10 @@ def test_replicas_leave_a_node_that_is_too_busy_one_by_one_or_as_a_herd():
         assert history[-1].snapshot.deployment.parallelism == CHAIN.uniform()
     assert apart["tokens"][0] > apart["all"][0] == 0
     assert apart["tokens"][1] < apart["all"][1]
+
+
+def test_windows_longer_than_the_period_bring_as_many_tokens_a_minute():
+    plant = Plant({n: Service(1e-4) for n in CHAIN.order}, {"n1": Node(8)})
+    job = Simulator(CHAIN, plant, Constant(10), window_s=120.0)
+    history = run(Hierarchical(beta=0.0, capacity=5.0), job, steps=2)
+    assert [step.decision.why["tokens"] for step in history] == [2, 4]

@@ -76,8 +76,8 @@ class Hierarchical(Knobs):
     out: float = knob(0.7, "share of a core above which a replica wants another", low=0.05, high=1.0, source="thesis")
     node_most: float = knob(0.7, "load of a node above which a replica leaves it", low=0.05, high=1.0, source="thesis")
     c: float = knob(0.75, "margin of scale-in", low=0.0, high=0.99, source="thesis")
-    plan_s: float = knob(30.0, "period of operator managers", low=0.0, high=3600.0, unit="s", source="thesis")
-    grant_s: float = knob(30.0, "period of the application manager", low=0.0, high=3600.0, unit="s", source="thesis")
+    plan_s: float = knob(30.0, "period of operator managers", low=1.0, high=3600.0, unit="s", source="thesis")
+    grant_s: float = knob(30.0, "period of the application manager", low=1.0, high=3600.0, unit="s", source="thesis")
     slots: int = knob(8, "replicas that a node takes", low=1, high=4096, source="prototype of chapter 8")
     room: str = knob("slots", "which nodes have room", choices=("slots", "slots and load"))
     include_self: bool = knob(False, "a replica may be added on the node of the busiest", choices=(False, True))
@@ -87,9 +87,7 @@ class Hierarchical(Knobs):
     places: str = knob(
         "auto", "whether to say which replica runs where; auto: if machines have names", choices=("auto", "yes", "no")
     )
-    delays: Mapping[tuple[str, str], float] = field(
-        default_factory=FrozenMap
-    )  # between nodes, in s; 1 ms where unknown
+    delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap)  # of nodes, s; 1 ms where unknown
     state_bytes: Mapping[str, float] = field(default_factory=FrozenMap)  # of each operator
     downtime: StormDowntime = field(default_factory=StormDowntime)  # predicts what a change costs
     manager: Policy | None = None  # asks instead of the thresholds: its wishes become requests, one replica at a time
@@ -140,7 +138,8 @@ class Hierarchical(Knobs):
         if t < state.grant_at:
             return state, Decision(now, {"rule": "collects", "asked": [str(r) for r in state.requests]})
         response = self.response(state)
-        bucket, granted = self.end_of_interval(state.bucket, response, state.requests)
+        seconds = max(self.grant_s, snapshot.window_s)
+        bucket, granted = self.end_of_interval(state.bucket, response, state.requests, seconds)
         target = now
         if granted:
             target = self._carry_out(state.topology, snapshot, [r.action for r in granted])
@@ -163,10 +162,10 @@ class Hierarchical(Knobs):
         return fmean(p50 for _, p50, _ in state.heard) if state.heard else math.inf
 
     def end_of_interval(
-        self, bucket: Bucket, response_s: float, requests: tuple[Request, ...]
+        self, bucket: Bucket, response_s: float, requests: tuple[Request, ...], seconds: float | None = None
     ) -> tuple[Bucket, list[Request]]:
-        """Tokens come, then the best requests are granted, one token each."""
-        bucket = self._filled(bucket, response_s)
+        """Tokens come for an interval of `seconds`, then the best requests are granted, one token each."""
+        bucket = self._filled(bucket, response_s, self.grant_s if seconds is None else seconds)
         newest = {r.operator: r for r in requests}
         ranked = sorted(newest.values(), key=lambda r: (-r.gain / max(r.cost_s, 1e-3), r.operator))
         if self.grants == "all":
@@ -178,8 +177,8 @@ class Hierarchical(Knobs):
                 level -= 1
         return bucket._replace(level=max(0.0, level)), granted
 
-    def _filled(self, bucket: Bucket, response_s: float) -> Bucket:
-        per_interval = self.tokens_per_min / 60 * self.grant_s
+    def _filled(self, bucket: Bucket, response_s: float, seconds: float = 30.0) -> Bucket:
+        per_interval = self.tokens_per_min / 60 * seconds
         if self.rule == "rising":
             share = 1.0 if self.beta == 1 else (response_s / self.most_s - self.beta) / (1 - self.beta)
             per_interval *= min(1.0, max(0.0, share))
@@ -254,4 +253,4 @@ class Hierarchical(Knobs):
 
 def _next(due: float, period: float, t: float) -> float:
     """The first multiple of the period after t, counted from `due`."""
-    return due + period * max(1, math.ceil((t - due) / period)) if period else t
+    return due + period * max(1, math.ceil((t - due) / period))
