@@ -128,7 +128,7 @@ class Hierarchical(Knobs):
         if t >= state.plan_at:
             state = state._replace(plan_at=_next(state.plan_at, self.plan_s, t))
             if snapshot.downtime_s < snapshot.window_s:  # else a change is still under way
-                asked = self._wishes(state, snapshot) if self.manager else self._plans(state, snapshot)
+                asked = self._plans(state, snapshot)
                 state = state._replace(wished=None)
             kept = {r.operator: r for r in (*state.requests, *asked)}  # the newest of each operator
             state = state._replace(
@@ -192,50 +192,41 @@ class Hierarchical(Knobs):
         return Bucket(min(self.capacity, bucket.level + max(1, math.floor(above * per_interval + 1e-9))), 0)
 
     def _plans(self, state: State, snapshot: Snapshot) -> tuple[Request, ...]:
-        """What each operator manager asks for, each by itself."""
+        """What each operator manager asks for, each by itself: by the thresholds, or as `manager` wishes."""
         import numpy as np
 
-        made = []
-        for i, o in enumerate(state.topology.operators):
-            view = self._view(state.topology, snapshot, o.name)
+        made, wanted = [], (state.wished or snapshot.deployment).parallelism
+        for i, (name, view) in enumerate(self._views(state.topology, snapshot).items()):
+            seen, k = view, len(view.busy)
+            if self.manager:
+                if wanted[name] == k:
+                    continue
+                urge = 2.0 if wanted[name] > k else 0.0  # as if the replicas were that busy
+                seen = replace(view, busy=(urge,) * k, used=dict.fromkeys(view.used, 0.0))
             random = np.random.default_rng([state.seed, state.drawn, i])
-            if view and (action := plan(o.name, view, self, random)):
+            if action := plan(name, seen, self, random):
                 made.append(self._request(action, view, snapshot.t))
         return tuple(made)
 
-    def _wishes(self, state: State, snapshot: Snapshot) -> tuple[Request, ...]:
-        """One replica more or fewer of each operator that another policy wants to have more or fewer of."""
-        import numpy as np
-
-        made, wanted = [], state.wished or snapshot.deployment
-        for i, o in enumerate(state.topology.operators):
-            view, now = self._view(state.topology, snapshot, o.name), snapshot.deployment.parallelism[o.name]
-            if view is None or wanted.parallelism[o.name] == now:
-                continue
-            more = wanted.parallelism[o.name] > now
-            random = np.random.default_rng([state.seed, state.drawn, i])
-            urged = replace(view, busy=((2.0 if more else 0.0),) * now, used=dict.fromkeys(view.used, 0.0))
-            if action := plan(o.name, urged, self, random):
-                made.append(self._request(action, view, snapshot.t))
-        return tuple(made)
-
-    def _view(self, topology: Topology, snapshot: Snapshot, name: str) -> View | None:
-        metrics, machines = snapshot.operators.get(name), known(snapshot)
-        if metrics is None or (self.signal == "cpu" and metrics.cpu is None):
-            return None
-        busy = metrics.utilisation
-        if self.signal != "busy" and metrics.cpu is not None:
-            busy = metrics.cpu / metrics.parallelism
-        k = snapshot.deployment.parallelism[name]
-        limits = next(o for o in topology.operators if o.name == name)
-        places = placed(topology, snapshot.deployment, machines) if machines and self.places != "no" else {}
-        homes = tuple(places.get((name, i), "") for i in range(k))
+    def _views(self, topology: Topology, snapshot: Snapshot) -> dict[str, View]:
+        """What each operator's manager sees; none where its operator was not measured."""
+        machines, now, views = known(snapshot), snapshot.deployment, {}
+        places = placed(topology, now, machines) if machines and self.places != "no" else {}
         filled = Counter(places.values())
-        return View(
-            busy=(busy,) * k, nodes=homes, used=dict(snapshot.nodes), machines=machines if places else (),
-            free={m: self.slots - filled[m] for m in machines}, least=limits.min_parallelism,
-            most=limits.max_parallelism,
-        )  # fmt: skip
+        free = {m: self.slots - filled[m] for m in machines}
+        for o in topology.operators:
+            metrics, k = snapshot.operators.get(o.name), now.parallelism[o.name]
+            if metrics is None or (self.signal == "cpu" and metrics.cpu is None):
+                continue
+            busy = metrics.utilisation
+            if self.signal != "busy" and metrics.cpu is not None:
+                busy = metrics.cpu / metrics.parallelism
+            homes = tuple(places.get((o.name, i), "") for i in range(k))
+            views[o.name] = View(
+                (busy,) * k, homes, snapshot.nodes, machines if places else (), free, o.min_parallelism,
+                o.max_parallelism,
+            )  # fmt: skip
+        return views
 
     def _request(self, action: Action, view: View, t: float) -> Request:
         before = Counter(view.nodes)
