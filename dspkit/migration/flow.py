@@ -12,7 +12,7 @@ from typing import Any
 from ..core import Deployment, Topology
 from ..errors import DeploymentError, WorkloadError
 from .network import Costs, Kept, Name, Network, Store
-from .protocol import DEAD, RESTORING, SAVED, Logic, Task
+from .protocol import DEAD, NONE, RESTORING, SAVED, Logic, Task
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Flow:
     def _arrives(self, sender: Task, life: int, target: Name, what: str, message: tuple[Any, ...]) -> None:
         if sender.life == life:
             getattr(self.tasks[target], what)(sender.name, *message)
-        elif what == "deliver" and message[0] > self.tasks[target].seen.get(sender.name, 0):
+        elif what == "deliver" and message[0] > self.tasks[target].seen.get(sender.name, NONE):
             self.lost += 1  # connections end with the process
 
     def kept(self, task: Task, what: Kept) -> None:

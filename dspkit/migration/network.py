@@ -46,7 +46,7 @@ class Kept:
     inbox: list[Any]
     outboxes: dict[str, list[Any]]
     sent: dict[Name, int]
-    seen: dict[Name, int]
+    seen: dict[Name, tuple[int, int]]
     size: float
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .flow import Flow
 
 OPERATIONAL, DRAINING, SAVING, SAVED, RESTORING, DEAD = "operational draining saving saved restoring dead".split()
+Number = tuple[int, int]  # of a record on its channel: births of its sender, and the count since
+NONE = (-1, 0)
 Logic = Callable[[Any, Hashable, Any], tuple[Any, Any]]  # (state, key, value) -> (state, value to send)
 
 
@@ -48,8 +50,9 @@ class Task:
 
     def __init__(self, flow: Flow, name: Name, node: str, state: Any):
         self.flow, self.name, self.node, self.first = flow, name, node, state
-        self.mode, self.busy, self.life = OPERATIONAL, False, 0
-        self.waiting: list[int] = []  # migrations it was told of while it was busy, saved or restoring
+        self.mode, self.busy = OPERATIONAL, False
+        self.life = self.births = 0  # processes that ran it; times that it began without its state
+        self.waiting: list[int] = []  # migrations it was told of while it was busy or restoring
         self.marks: dict[int, set[Name]] = {}  # EOS received, by migration
         self.draining: dict[int, set[Name]] = {}
         self.moving: int | None = None
@@ -61,7 +64,7 @@ class Task:
         self.inbox: deque[tuple[Hashable, Any]] = deque()
         self.paused: dict[str, Pause] = {}
         self.sent: dict[Name, int] = {}
-        self.seen: dict[Name, int] = {}
+        self.seen: dict[Name, Number] = {}
 
     @property
     def works(self) -> bool:
@@ -69,9 +72,9 @@ class Task:
 
     # Records
 
-    def deliver(self, sender: Name, number: int, key: Hashable, value: Any) -> None:
+    def deliver(self, sender: Name, number: Number, key: Hashable, value: Any) -> None:
         """A record arrives; nobody is there to take it if the task has ended."""
-        if number <= self.seen.get(sender, 0):
+        if number <= self.seen.get(sender, NONE):
             self.flow.repeated += 1
             return
         if self.mode in (SAVED, RESTORING, DEAD):
@@ -113,7 +116,7 @@ class Task:
         target = self.flow.target(operator, key)
         self.sent[target] = self.sent.get(target, 0) + 1
         self.flow.sent.setdefault((self.name, target), []).append(key)
-        self.flow.send(self, target, "deliver", self.sent[target], key, value)
+        self.flow.send(self, target, "deliver", (self.births, self.sent[target]), key, value)
 
     # Roles
 
@@ -192,9 +195,9 @@ class Task:
 
     def crash(self) -> None:
         """The process dies, and all that it knew with it."""
-        self.mode = DEAD
+        self.mode, self.births = DEAD, self.births + 1
         self.end()
-        self.flow.lost += len(self.inbox) + self.busy
+        self.flow.lost += len(self.inbox) + self.busy + sum(len(pause.buffer) for pause in self.paused.values())
         paused = self.paused
         self._begin(self.first)
         self.paused = {op: Pause(pause.until) for op, pause in paused.items()}
