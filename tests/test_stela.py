@@ -96,7 +96,7 @@ def test_scale_in_chooses_by_etp():
 
 def test_several_requests_are_answered_one_a_window():
     asked = (ScaleOut(at_s=30.0), ScaleIn(3, at_s=30.0), ScaleOut(2, at_s=80.0))
-    app = replace(DIAMOND.app(), workers=5)
+    app = replace(DIAMOND.app(pause_kind="migration"), workers=5)
     history = _run(Stela(requests=asked), steps=25, app=app)
     counts = [s.decision.deployment.workers for s in _acted(history)]
     assert counts == [6, 3, 5]
@@ -206,7 +206,7 @@ def test_an_operator_at_its_limit_gets_nothing():
 
 def test_rates_are_averaged_since_the_last_change():
     policy = Stela(window=3)
-    app = DIAMOND.app()
+    app = DIAMOND.app(pause_kind="migration")
     with app.simulator(seed=1) as backend:
         steps = list(mape(policy, backend, steps=5))
         assert len(steps[-1].state.samples) == 3

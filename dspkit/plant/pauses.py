@@ -6,6 +6,9 @@
 | savepoint (Flink) | the job | the pause + all state, written and read again |
 | in-place | operators whose parallelism changes, or that had an instance on a node that dies | the pause |
 | migration | operators with an instance that comes, goes or moves | the pause + their state that changes nodes |
+| instances | of these operators only the instances that come or move: the others go on | the same |
+
+Where all of an operator's instances come or move, it stands still as a whole. Micro-batches wait for all instances.
 """
 
 from __future__ import annotations
@@ -27,15 +30,26 @@ def pauses(plant: Plant, before: Places, after: Places, dead: Collection[str] = 
         twice = 2 * state / plant.state_bytes_per_s if plant.pause_kind == "savepoint" else 0.0
         return dict.fromkeys(plant.services, plant.pause_s + twice)
     old, new = _by_operator(before), _by_operator(after)
+    moves = Counter(name for (name, i), node in after.items() if before.get((name, i), node) != node)
+    each = plant.pause_kind == "instances"  # where two that change places move; their counts do not show it
     stopped = dict.fromkeys(plant.services, 0.0)
     for name in plant.services:
         if plant.pause_kind == "in-place":
             struck = any(old[name][node] for node in dead)
             stopped[name] = plant.pause_s if struck or old[name].total() != new[name].total() else 0.0
-        elif old[name] != new[name]:
-            moved = plant.services[name].state_bytes * moved_share(old[name], new[name])
-            stopped[name] = plant.pause_s + moved / plant.state_bytes_per_s
+        elif old[name] != new[name] or (each and moves[name]):
+            share = max(moved_share(old[name], new[name]), each * moves[name] / new[name].total())
+            stopped[name] = plant.pause_s + plant.services[name].state_bytes * share / plant.state_bytes_per_s
     return stopped
+
+
+def coming(before: Places, after: Places) -> dict[str, Counter[str]]:
+    """How many instances of each operator come to each node, from another one or as new.
+
+    >>> coming({("a", 0): "n1", ("a", 1): "n2"}, {("a", 0): "n2", ("a", 1): "n2", ("a", 2): "n1"})
+    {'a': Counter({'n2': 1, 'n1': 1})}
+    """
+    return dict(_by_operator({instance: node for instance, node in after.items() if before.get(instance) != node}))
 
 
 def moved_share(before: Mapping[str, int], after: Mapping[str, int]) -> float:

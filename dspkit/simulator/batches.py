@@ -184,6 +184,10 @@ class Batches:
     def pause(self, seconds: Array) -> None:
         self._job.clock[PAUSE] = max(self._job.clock[PAUSE], float(seconds.max()))
 
+    def hold(self, count: Array, seconds: Array) -> None:
+        """A stage ends with its slowest instance, so a batch waits for all of them."""
+        self.pause(np.where(count.any(axis=0), seconds, 0.0))
+
     def lose(self, share: Array) -> None:
         """A batch lost on a dead node is run again from the logs: nothing is lost."""
 

@@ -40,6 +40,12 @@ class Engine(Protocol):
     def pause(self, seconds: Array) -> None:
         """Operator i starts nothing for `seconds[i]` from now on; a pause that goes on is replaced if longer."""
 
+    def hold(self, count: Array, seconds: Array) -> None:
+        """`count[j, i]` of operator i's instances on node j start nothing for `seconds[i]`; the others go on.
+
+        If some stand still already, they and these wait for the longer of both times.
+        """
+
     def lose(self, share: Array) -> None:
         """Of what waits at operator i, this share is lost, as when a node dies."""
 

@@ -10,7 +10,8 @@ from .. import queueing
 from ..core import Latency
 from .engine import SHARES, Window
 from .fluid_curves import curves, extended
-from .fluid_kernel import Cluster, State, Sums, play
+from .fluid_kernel import play
+from .fluid_state import Cluster, State, Sums
 from .fluid_steady import TRACE, Theory, latencies
 from .layout import Array, Graph, Layout, busiest_share
 
@@ -21,7 +22,9 @@ class Fluid:
     def __init__(self, graph: Graph, layout: Layout):
         n, nodes = len(layout.instances), len(layout.cores)
         self.graph = graph
-        self.state = State(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((nodes, n)), np.zeros(n))
+        self.state = State(
+            np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((nodes, n)), np.zeros(n), np.zeros((nodes, n)), np.zeros(n)
+        )
         self.curves = curves(64, n)
         self.lost = 0.0  # source records, at once, since what was played last
         self.change(layout)
@@ -31,9 +34,15 @@ class Fluid:
         self.layout = layout
         self.cluster, self.theory = numbers(self.graph, layout)
         self.state.share[:] = self.cluster.live
+        np.minimum(self.state.held, layout.here, out=self.state.held)
 
     def pause(self, seconds: Array) -> None:
         np.maximum(self.state.pause, seconds, out=self.state.pause)
+
+    def hold(self, count: Array, seconds: Array) -> None:
+        s = self.state
+        s.held[:] = np.minimum(np.where(s.rest > 0, s.held, 0) + count, self.layout.here)
+        np.maximum(s.rest, np.where(count.any(axis=0), seconds, 0.0), out=s.rest)
 
     def lose(self, share: Array) -> None:
         self._sums.dropped[:] += self.state.queue * share

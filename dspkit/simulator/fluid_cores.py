@@ -17,6 +17,23 @@ from .layout import Array
 
 
 @lean
+def standing(
+    all_live: Array, held: Array, rest: Array, step: float, live: Array, instances: Array, still: Array
+) -> None:  # fmt: skip
+    """Fill who works in this tick, on average over it, while `held` instances stand still for `rest` more seconds."""
+    for i in range(len(rest)):
+        part = min(rest[i], step)
+        rest[i] -= part
+        instances[i], total = 0.0, 0.0
+        for j in range(len(live)):
+            total += all_live[j, i]
+            live[j, i] = max(0.0, all_live[j, i] - held[j, i] * part / step)
+            instances[i] += live[j, i]
+        if total > 0:
+            still[i] += step * (1 - instances[i] / total)  # as much as if all had stood still for part of it
+
+
+@lean
 def whole(live: float, cpu: float, speed: float, other: float, time: float) -> float:
     """Records that `live` instances on a node can process in this time with a core for each."""
     return live * time / (cpu / speed + other) if live > 0 else 0.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .compiled import compiled
 from .fluid_curves import Curves
-from .fluid_kernel import Cluster, State, Sums, play
+from .fluid_kernel import play
+from .fluid_state import Cluster, State, Sums
 from .fluid_steady import Theory, latencies
 from .layout import Array, Graph
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..queueing import erlang_c as _erlang_c
 from .compiled import compiled
-from .fluid_kernel import Cluster, Sums
+from .fluid_state import Cluster, Sums
 from .layout import Array, Graph
 
 BUSIEST = 0.95  # the waiting term takes no higher load than this; beyond it the fluid's own queue speaks

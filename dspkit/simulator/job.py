@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
 from ..core import Deployment, Topology
-from ..plant import NodeDown, Places, Plant, Scheduler, Silence, pauses
+from ..plant import NodeDown, Places, Plant, Scheduler, Silence, coming, pauses
 from .engine import Engine
-from .layout import Graph, Layout, graph, layout, places
+from .layout import Array, Graph, Layout, graph, layout, places
 
 
 class Job:
@@ -74,7 +74,23 @@ class Job:
         self.engine.change(self.layout)
         if before != where:
             stopped = pauses(self.plant, before, where, dead)
-            self.engine.pause(np.array([stopped[name] for name in self.order]))
+            seconds = np.array([stopped[name] for name in self.order])
+            if self.plant.pause_kind == "instances":
+                self._hold(coming(before, where), seconds)
+            else:
+                self.engine.pause(seconds)
+
+    def _hold(self, fresh: Mapping[str, Mapping[str, int]], seconds: Array) -> None:
+        """Instances that came or moved start later; an operator that has no other ones stands still."""
+        a = self.layout
+        count = np.zeros_like(a.here)
+        for name, nodes in fresh.items():
+            for node, n in nodes.items():
+                count[self.nodes.index(node), self.order.index(name)] = n
+        up = a.cores > 0
+        whole = count.any(axis=0) & (count[up].sum(axis=0) >= a.here[up].sum(axis=0))
+        self.engine.pause(np.where(whole, seconds, 0.0))
+        self.engine.hold(np.where(whole, 0, count), seconds)
 
     def _down(self, t: float) -> list[str]:
         return [f.node for f in self.plant.faults if isinstance(f, NodeDown) and f.active(t)]

@@ -24,7 +24,7 @@ from .tuples_change import changed
 from .tuples_kernel import play
 from .tuples_latency import latency
 from .tuples_state import IDLE, RECORD, State, empty, grown
-from .tuples_still import count, freeze, lose
+from .tuples_still import count, freeze, hold, lose
 
 _FIRST, _MOST_BYTES = 1024, 2**30
 _SLOT = RECORD.itemsize + 12  # bytes a record, with its place in the heap
@@ -65,9 +65,21 @@ class Tuples:
         ops["until"] = np.where(ops["paused"] == 1, np.maximum(ops["until"], until), until)
         ops["paused"][new] = 1
         paused = ops["paused"] == 1
-        g["resume"] = ops["until"][paused].min(initial=np.inf)
         self._stopped_until = ops["until"][paused].max(initial=self._stopped_until)
-        g["fresh"] = 1
+        self._wake_up_call()
+
+    def hold(self, count: Array, seconds: Array) -> None:
+        freeze(self._state)
+        for j, i in zip(*np.nonzero(count * (seconds > 0)), strict=True):
+            hold(self._state, i, j, int(count[j, i]), float(self._state.g["now"][0] + seconds[i]))
+        self._wake_up_call()
+
+    def _wake_up_call(self) -> None:
+        """When the first of those that stand still goes on."""
+        s = self._state
+        until = np.concatenate((s.ops["until"][s.ops["paused"] == 1], s.inst["until"][s.inst["until"] > 0]))
+        s.g["resume"] = until.min(initial=np.inf)
+        s.g["fresh"] = 1
 
     def lose(self, share: Array) -> None:
         s = self._state

@@ -70,6 +70,10 @@ class BatchTuples:
         g["until"] = max(g["until"], g["now"] + float(np.max(seconds)))
         self._hold()
 
+    def hold(self, count: Array, seconds: Array) -> None:
+        """A stage ends with its slowest instance, so a batch waits for all of them."""
+        self.pause(np.where(count.any(axis=0), seconds, 0.0))
+
     def lose(self, share: Array) -> None:
         """Nothing: the batch is run again from the logs."""
 

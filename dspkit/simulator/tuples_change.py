@@ -65,10 +65,11 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
     place: dict[int, int] = {}
     for i in map(int, np.flatnonzero(kept)):
         a, b = was["first"][i], ops["first"][i]
-        for name in ("work", "io", "since", "share", "weight", "left", "state", "rec", "edge", "called"):
+        for name in ("work", "io", "since", "share", "weight", "left", "state", "rec", "edge", "called", "until"):
             fresh[name][b : b + k[i]] = old.inst[name][a : a + k[i]]
         place.update({int(a + m): int(b + m) for m in range(k[i])})
     for i in map(int, np.flatnonzero(~kept)):
+        _still(old, was[i], fresh, ops[i])
         mine = np.flatnonzero((old.inst["op"] == i) & (old.inst["state"] > FROZEN))
         place.update({int(x): int(ops["first"][i] + m) for m, x in enumerate(mine[: k[i]])})
     for x in map(int, np.flatnonzero(old.inst["state"] > FROZEN)):
@@ -79,10 +80,21 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
         elif not kept[old.inst["op"][x]]:
             for name in ("since", "share", "weight", "left", "rec", "edge"):
                 fresh[name][place[x]] = old.inst[name][x]
+    fresh["up"] &= fresh["until"] == 0
     inst = np.concatenate([fresh, *extra])
     sending = [place[x] for x in _senders(old)]
     inst["state"][sending], inst["target"][sending], inst["woken"][sending] = SENDING, -1, 0
     return inst, sending
+
+
+def _still(old: State, was: Any, fresh: Array, op: Any) -> None:
+    """Who stood still by itself and stays on its node still does."""
+    before = old.inst[was["first"] : was["first"] + was["k"]]
+    after = fresh[op["first"] : op["first"] + op["k"]]  # a view
+    for node in np.unique(before["node"][before["until"] > 0]):
+        until = before["until"][(before["node"] == node) & (before["until"] > 0)]
+        here = np.flatnonzero(after["node"] == node)[::-1][: len(until)]
+        after["until"][here] = np.sort(until)[::-1][: len(here)]
 
 
 def _senders(old: State) -> list[int]:

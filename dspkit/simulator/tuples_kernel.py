@@ -9,8 +9,8 @@ import numpy as np
 from .compiled import inlined, lean
 from .tuples_heap import settle
 from .tuples_latency import finish
-from .tuples_state import FROZEN, TIMED
-from .tuples_steps import deliver, go_on, proceed, route, send, take, wake
+from .tuples_state import FROZEN, IDLE, TIMED
+from .tuples_steps import clock, deliver, go_on, proceed, rest, route, send, take, wake
 
 
 @inlined
@@ -116,6 +116,31 @@ def resume_due(s: Any, random: Any, now: float) -> None:
             resume(s, random, i, now)
         elif op.paused:
             s.g[0].resume = min(s.g[0].resume, op.until)
+    for x in range(len(s.inst)):
+        me = s.inst[x]
+        if 0.0 < me.until <= now:
+            release_held(s, random, x, now)
+        elif me.until > 0.0:
+            s.g[0].resume = min(s.g[0].resume, me.until)
+
+
+@lean
+def release_held(s: Any, random: Any, x: int, now: float) -> None:
+    """x stood still by itself, and works from now on."""
+    me = s.inst[x]
+    op = s.ops[me.op]
+    me.until, me.up = 0.0, s.nodes[me.node].cores > 0.0
+    if not me.up or me.station < 0:
+        return
+    if me.state == FROZEN:
+        me.since = clock(op, now)
+        if not op.paused:
+            proceed(s, x, now)
+    elif me.state == IDLE:
+        if s.stations[me.station].n > 0 and not op.paused:
+            take(s, random, x, me.station, now)
+        else:
+            rest(s, x)
 
 
 @lean

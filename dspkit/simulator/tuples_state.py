@@ -35,7 +35,7 @@ OPERATOR = fields(
 )
 STATION = fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last", u4="op")
 INSTANCE = fields(
-    f8="work io cpu_left mark since busy blocked cpu share weight",
+    f8="work io cpu_left mark since busy blocked cpu share weight until",
     i8="left",
     i4="station state next target called up woken",
     u4="op node rec edge",
@@ -58,6 +58,8 @@ class State(NamedTuple):
     | share, weight | of a record: source records it stands for; the same in expectation, for mean latencies |
     | v, at | of a node: virtual time, which runs as fast as each of its instances works; when it was set |
     | off, stopped_at | of an operator: time it stood still so far; since when it does |
+    | until | of an operator, or of one instance: when it goes on; 0 for an instance that works |
+    | up | of an instance: its node is up, and it does not stand still |
     | coming | of a station: records on their way to it, which have their room already |
     """
 

@@ -28,7 +28,7 @@ def count(s: Any) -> None:
             v = nd.v + (now - nd.at) * nd.rate
             me.cpu += (v - me.mark) / nd.speed
             me.mark = v
-        if me.state in (SHARING, TIMED, FROZEN):
+        if me.state in (SHARING, TIMED, FROZEN) and me.until <= 0.0:
             me.busy += at - me.since
         elif me.state in (SENDING, BLOCKED):
             me.blocked += at - me.since
@@ -67,6 +67,33 @@ def freeze(s: Any) -> None:
         heap.n = np.uint64(0)
         nd.running = nd.stale = 0
         nd.next = np.inf
+
+
+@lean
+def hold(s: Any, i: int, j: int, n: int, until: float) -> None:
+    """n more of operator i's instances on node j stand still, the last ones first; they are idle for nobody.
+
+    Those that stand still already wait as long.
+    """
+    op = s.ops[i]
+    for x in range(op.first + op.k - 1, op.first - 1, -1):
+        me = s.inst[x]
+        if me.node == j and me.until > 0.0:
+            me.until = max(me.until, until)
+        elif me.node == j and n > 0:
+            me.until, me.up, n = until, 0, n - 1
+    for q in range(op.station, op.station + (op.k if op.split else 1)):
+        st = s.stations[q]
+        x, st.idle = st.idle, -1
+        while x >= 0:
+            following = s.inst[x].next
+            s.inst[x].next = -1
+            if s.inst[x].up and st.idle < 0:
+                st.idle = st.idle_last = x
+            elif s.inst[x].up:
+                s.inst[st.idle_last].next = x
+                st.idle_last = x
+            x = following
 
 
 @lean

@@ -16,11 +16,14 @@ from collections.abc import Callable
 from .app import App
 from .autrascale import case_study, word_count
 from .fission import news_entities, tweet_branches, tweet_words
+from .nardelli import detector, log_processing, storm_word_count, tag_and_count
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
+from .taxi import TaxiDays, taxi
 
 __all__ = [
-    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
-    "processing", "star", "tweet_branches", "tweet_words", "word_count",
+    "App", "TaxiDays", "available", "case_study", "detector", "diamond", "linear", "log_processing",
+    "network_monitoring", "news_entities", "page_load", "processing", "star", "storm_word_count", "tag_and_count",
+    "taxi", "tweet_branches", "tweet_words", "word_count",
 ]  # fmt: skip
 
 

@@ -46,12 +46,12 @@ class Trial:
     selectivity: Mapping[str, Any]  # where it is not 1
     apart: bool = False  # at first each machine has instances of one operator only
 
-    def app(self, *, noise: float = 0.02, pause_s: float = 20.0) -> App:
+    def app(self, *, noise: float = 0.02, pause_s: float = 20.0, pause_kind: str = "instances") -> App:
         """The application as it runs before it is scaled; the plant has all machines."""
         shape = getattr(stela, self.name)().topology
         topology = Topology(tuple(Operator(n, self.tasks) for n in shape.order), shape.edges)
         nodes = {f"node-{i}": self.node for i in range(1, max(self.before, self.after) + 1)}
-        plant = Plant(self._services(topology), nodes, pause_s=pause_s, pause_kind="migration", noise=noise)
+        plant = Plant(self._services(topology), nodes, pause_s=pause_s, pause_kind=pause_kind, noise=noise)
         places = self._apart(topology) if self.apart else {}
         load = Constant(LOAD_PER_S)
         return App(self.name, topology, plant, load, 1.0, "stela", self.before, self.executors, places)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, etp, run
+from dspkit.etp import downtime_s
 from dspkit.policies.on_demand import ScaleOut
-from dspkit.reproduce.stela import ASKED, STEPS, scale_in_table, strategies, throughput
+from dspkit.reproduce.stela import ASKED, STEPS, scale_in_table, scale_out_runs, strategies, throughput
 from dspkit.topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE
 
 
@@ -89,3 +90,11 @@ def test_scale_in_agrees_with_the_steady_state(leaving, deal):
     for snapshot, where in ((first, app.placement), (last, places)):
         found = sum(snapshot.operators[name].processing_rate for name in app.topology.sinks)
         assert found == pytest.approx(steady(app, where), rel=0.01)
+
+
+@pytest.mark.parametrize("row", TABLE_ONE, ids=lambda row: row.name)
+def test_stela_never_stops_the_output_and_dealing_all_anew_does(row):
+    """The instances that stay go on; the paper prints less down time for Stela on every topology."""
+    runs = scale_out_runs(row, only=("stela", "default"))
+    stopped = {name: downtime_s(throughput(history)[ASKED:]) for name, history in runs.items()}
+    assert stopped == {"stela": 0, "default": 20}

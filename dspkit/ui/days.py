@@ -1,0 +1,99 @@
+"""Two days of taxis under two layers of managers: turn a knob, and see the run beside one that grants everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import ipywidgets as w
+
+from .. import plots
+from ..errors import DspkitError
+from ..history import History
+from ..knobs import call, knobs
+from ..policies.hierarchical import Hierarchical
+from ..reproduce.hierarchical import summary, two_days
+from .controls import ROOM, WIDE, control, read
+from .view import show_plot
+
+KNOBS = ("grants", "beta", "tokens_per_min", "rule", "out", "c", "node_most", "room", "include_self")
+
+
+class TwoDays:
+    """Sliders of the managers' knobs and the run that they give. Display it, or drive it from code:
+
+    `page.sliders["beta"].value = 0.5; page.history; page.row`
+    """
+
+    def __init__(
+        self, policy: Hierarchical | None = None, *, names: Sequence[str] = KNOBS, days: float = 2.0, seed: int = 1
+    ):
+        """`names` are the knobs that get a control; the load is that of `seed`."""
+        self.policy = Hierarchical() if policy is None else policy
+        known = {k.name: k for k in knobs(self.policy)}
+        if unknown := set(names) - set(known):
+            raise DspkitError(f"knobs {sorted(unknown)}", expected=f"some of {sorted(known)}", fix="check them")
+        self._days, self._seed = days, seed
+        self._all = two_days(Hierarchical(grants="all"), seed=seed, days=days)
+        made = {name: control(known[name]) for name in names}
+        self.sliders: dict[str, Any] = {name: widget for name, widget in made.items() if widget is not None}
+        self.seed = w.IntSlider(min=0, max=20, value=seed, description="load", tooltip="which swings of the load",
+                                continuous_update=False, style=WIDE, layout=ROOM)  # fmt: skip
+        self._chart = w.Output()
+        self._said, self._error, self._code = (w.HTML() for _ in range(3))
+        for widget in self.sliders.values():
+            if hasattr(widget, "continuous_update"):
+                widget.continuous_update = False  # a run a move would lag behind the hand
+            widget.observe(self._guarded, "value")
+        self.seed.observe(self._guarded, "value")
+        left = w.VBox([*self.sliders.values(), self.seed, self._said], layout={"flex": "0 0 350px"})
+        right = w.VBox([self._chart, self._code], layout={"flex": "1 1 600px", "min_width": "600px"})
+        self.view = w.VBox([self._error, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
+        self.view.add_class("dspkit")
+        self.history: History
+        self.row: dict[str, Any]
+        self.turn()
+
+    @property
+    def error(self) -> str:
+        return str(self._error.value)
+
+    def turn(self) -> History:
+        """Run with what the controls say, and show it."""
+        policy = replace(self.policy, **{name: read(widget) for name, widget in self.sliders.items()})
+        if self.seed.value != self._seed:
+            self._seed = self.seed.value
+            self._all = two_days(Hierarchical(grants="all"), seed=self._seed, days=self._days)
+        self.history = two_days(policy, seed=self._seed, days=self._days)
+        self.policy, self.row = policy, summary(self.history)
+        runs = {"all are granted": self._all, "as set": self.history}
+        show_plot(self._chart, plots.managed(runs, limit_s=policy.most_s), bar=False)
+        base, r = summary(self._all), self.row
+        self._said.value = (
+            f"<p style='line-height:1.4'><b>{r['availability']:.1%}</b> available "
+            f"(all granted: {base['availability']:.1%}), "
+            f"<b>{r['reconfigurations']}</b> reconfigurations ({base['reconfigurations']}), "
+            f"{r['replicas_mean']:.1f} replicas on average ({base['replicas_mean']:.1f}), "
+            f"above 200 ms in {r['above_R_max']:.1%} of the windows ({base['above_R_max']:.1%}).</p>"
+        )
+        code = f"two_days({call(policy)}, seed={self._seed})"
+        imports = (
+            "from dspkit.policies.hierarchical import Hierarchical\nfrom dspkit.reproduce.hierarchical import two_days"
+        )
+        self._code.value = f"<b>The same as code</b><pre>{escape(imports)}\nhistory = {escape(code)}</pre>"
+        return self.history
+
+    def _guarded(self, _: Any) -> None:
+        try:
+            self.turn()
+            self._error.value = ""
+        except Exception as error:  # shown where it is seen, not in a log
+            words = escape(f"{type(error).__name__}: {error}")
+            self._error.value = f'<p class="dspkit-error" role="alert">⚠ {words}</p>'
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.view)  # type: ignore[no-untyped-call]
