@@ -73,8 +73,12 @@ class Job:
         self.layout = self._layout(t)
         self.engine.change(self.layout)
         if before != where:
-            stopped = pauses(self.plant, before, where, dead)
+            stopped = self._stops(before, where, dead)
             self.engine.pause(np.array([stopped[name] for name in self.order]))
+
+    def _stops(self, before: Places, after: Places, dead: Collection[str]) -> dict[str, float]:
+        """Seconds that each operator stands still."""
+        return pauses(self.plant, before, after, dead)
 
     def _down(self, t: float) -> list[str]:
         return [f.node for f in self.plant.faults if isinstance(f, NodeDown) and f.active(t)]

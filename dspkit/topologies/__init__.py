@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 from .app import App
 from .autrascale import case_study, word_count
+from .elysium import rolling_top_words, sentiment
 from .fission import news_entities, tweet_branches, tweet_words
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 
 __all__ = [
     "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
-    "processing", "star", "tweet_branches", "tweet_words", "word_count",
+    "processing", "rolling_top_words", "sentiment", "star", "tweet_branches", "tweet_words", "word_count",
 ]  # fmt: skip
 
 
