@@ -1,4 +1,4 @@
-"""Several applications on one simulated cluster: each as if alone where there is room, at each other's cost where not."""
+"""Several applications on one simulated cluster: as if alone where there is room, at each other's cost where not."""
 
 from dataclasses import replace
 

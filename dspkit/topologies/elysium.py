@@ -1,4 +1,4 @@
-"""The two applications of ELYSIUM's evaluation on its cluster: four worker nodes of four cores, Storm, 6.5 s restarts."""
+"""ELYSIUM's two applications on the cluster of its evaluation: four nodes of four cores, Storm, restarts of 6.5 s."""
 
 from __future__ import annotations
 
