@@ -17,6 +17,6 @@ from .samples import Samples, samples
 from .thresholds import Learned, learn_threshold, reward
 
 __all__ = [
-    "KINDS", "Config", "Estimator", "Learned", "Line", "Net", "Points", "Profile", "Samples", "compute_config", "errors",
-    "fit_curve", "learn", "learn_threshold", "load", "reward", "samples",
+    "KINDS", "Config", "Estimator", "Learned", "Line", "Net", "Points", "Profile", "Samples", "compute_config",
+    "errors", "fit_curve", "learn", "learn_threshold", "load", "reward", "samples",
 ]  # fmt: skip

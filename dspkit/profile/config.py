@@ -26,6 +26,7 @@ from ..core import Topology
 from ..errors import KnobError
 from ..etp import rebalance
 from ..frozen import FrozenMap
+from .curves import Array
 from .estimator import Estimator, Load, Places
 
 Scheduler = Callable[[Topology, Mapping[str, int], Sequence[str]], Places]
@@ -72,7 +73,9 @@ def compute_config(
     for o in estimator.topology.order if parallelism is None else ():
         p[o] = _instances(estimator, o, rates[o], core_min, core_max, None if start is None else start[o], guard)
     cpu = {o: estimator.instance_cpu_usage(o, rates[o] / k) for o, k in p.items()}
-    stuck = tuple(o for o, u in cpu.items() if u > core_max + _ROUNDING and p[o] >= estimator.topology[o].max_parallelism)
+    stuck = tuple(
+        o for o, u in cpu.items() if u > core_max + _ROUNDING and p[o] >= estimator.topology[o].max_parallelism
+    )
     counts, used, full = _nodes(estimator, p, cpu, names, cpu_max, scheduler, each_its_own)
     places = _allocate(estimator, p, names, scheduler, counts)
     return Config(
@@ -113,10 +116,10 @@ def _nodes(
     row = np.repeat([cpu[o] for o in e.topology.order], [p[o] for o in e.topology.order]) if fast else np.zeros(0)
     while True:
         n = max(counts.values())
+        cores: Array = np.zeros(n)
         if fast:
             cores = np.bincount(np.arange(len(row)) % n, weights=row, minlength=n)
         else:
-            cores = np.zeros(n)
             for (o, _), node in (places := _allocate(e, p, names, scheduler, counts)).items():
                 cores[names.index(node)] += cpu[o]
         shares = np.broadcast_to(e.node_share(cores), n)
@@ -165,7 +168,9 @@ def _checked(e: Estimator, nodes: Any, core_min: float, core_max: float, cpu_max
         raise KnobError(f"estimator {e!r}"[:100], expected="an Estimator", fix="as in Estimator(topology, profile)")
     for what, value in (("core_min", core_min), ("core_max", core_max), ("cpu_max", cpu_max)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise KnobError(f"{what}={value!r}", expected="a share from 0 to 1", fix="the paper has 0.25, 0.65 and 0.80")
+            raise KnobError(
+                f"{what}={value!r}", expected="a share from 0 to 1", fix="the paper has 0.25, 0.65 and 0.80"
+            )
     if core_min >= core_max:
         raise KnobError(f"core_min={core_min}, core_max={core_max}", expected="core_min < core_max", fix="swap them")
     if isinstance(nodes, int) and not isinstance(nodes, bool):

@@ -53,7 +53,10 @@ class Points:
 
 @dataclass(frozen=True)
 class Net:
-    """The 1-3-1 net: all scaled to [0, 1], each layer through tanh; beyond what it was trained on, `slope`."""
+    """The 1-3-1 net, each layer through tanh; beyond what it was trained on, `slope`.
+
+    x is scaled to [0, 1], y to [0, 0.9]: the paper's [0, 1] has its end where no tanh ever gets.
+    """
 
     hidden: tuple[tuple[float, float], ...]  # weight and bias of each hidden neuron
     out: tuple[float, ...]  # their weights, and the bias
@@ -118,8 +121,10 @@ def _isotonic(x: Array, y: Array, line: Line, seed: int) -> Points:
 
 
 def _net(x: Array, y: Array, line: Line, seed: int) -> Net:
-    low, span = (float(x.min()), float(y.min())), (float(np.ptp(x)), float(np.ptp(y)))
-    weights, bias = _rprop((x - low[0]) / span[0], (y - low[1]) / span[1], np.random.default_rng(seed))
+    low, span = (float(x.min()), float(y.min())), (float(np.ptp(x)), float(np.ptp(y)) / 0.9)
+    matter = np.maximum(y, LEAST * y.max()) ** -2
+    random = np.random.default_rng(seed)
+    weights, bias = _rprop((x - low[0]) / span[0], (y - low[1]) / span[1], matter / matter.sum(), random)
     hidden = tuple(zip(weights[0].tolist(), weights[1].tolist(), strict=True))
     return Net(hidden, (*weights[2].tolist(), bias), low, span, line.slope)
 
@@ -130,7 +135,7 @@ def _forward(weights: Array, bias: float, x: Array) -> tuple[Array, Array]:
     return hidden, np.tanh(hidden @ weights[2] + bias)
 
 
-def _rprop(x: Array, y: Array, random: np.random.Generator, steps: int = 1500) -> tuple[Array, float]:
+def _rprop(x: Array, y: Array, matter: Array, random: np.random.Generator, steps: int = 1000) -> tuple[Array, float]:
     """Resilient backpropagation: each weight has a step of its own, which only the sign of its slope changes."""
     at = np.append(random.uniform(-1, 1, 9), 0.0)
     step, before = np.full(10, 0.1), np.zeros(10)
@@ -138,9 +143,9 @@ def _rprop(x: Array, y: Array, random: np.random.Generator, steps: int = 1500) -
     for _ in range(steps):
         weights, bias = at[:9].reshape(3, 3), at[9]
         hidden, out = _forward(weights, bias, x)
-        if (loss := float(((out - y) ** 2).mean())) < least:
+        if (loss := float(matter @ (out - y) ** 2)) < least:
             best, least = at, loss
-        back = (out - y) * (1 - out**2) / len(x)
+        back = matter * (out - y) * (1 - out**2)
         deep = np.multiply.outer(back, weights[2]) * (1 - hidden**2)
         slope = np.concatenate((np.tanh(x) @ deep, deep.sum(axis=0), back @ hidden, [back.sum()]))
         same = slope * before

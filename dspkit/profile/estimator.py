@@ -26,7 +26,7 @@ from ..errors import KnobError, MetricError
 from ..predict import Predictor, Series
 from .profile import Profile
 
-Load = Real | Mapping[str, float]
+Load = float | Mapping[str, float]
 Places = Mapping[tuple[str, int], str]
 
 
@@ -49,7 +49,9 @@ class Estimator:
         ):
             if missing := [n for n in needed if n not in known]:
                 raise KnobError(
-                    f"a profile without {what} {missing[0]!r}", expected="all of the topology", fix="learn it from a run"
+                    f"a profile without {what} {missing[0]!r}",
+                    expected="all of the topology",
+                    fix="learn it from a run",
                 )
         if isinstance(self.cores, bool) or not isinstance(self.cores, Real) or not 0 < self.cores < math.inf:
             raise KnobError(f"cores={self.cores!r}", expected="a number above 0", fix="cores of one node")
@@ -120,7 +122,9 @@ class Estimator:
         overhead = self.profile.overhead
         return cores / self.cores if overhead is None else overhead.curve(cores)
 
-    def predicted_input_load(self, predictor: Predictor, past: Series, horizon: int = 5, *, memory: Any = None) -> float:
+    def predicted_input_load(
+        self, predictor: Predictor, past: Series, horizon: int = 5, *, memory: Any = None
+    ) -> float:
         """The greatest load that is expected in the next `horizon` values; `memory` is what the predictor learned."""
         learned = predictor.learn(past) if memory is None else memory
         return predictor.forecast(learned, past, horizon).peak

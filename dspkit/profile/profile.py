@@ -69,6 +69,11 @@ class Profile:
             object.__setattr__(self, name, FrozenMap(getattr(self, name)))
 
     @property
+    def summed(self) -> str:
+        """In a few words, as code has no short ones for it."""
+        return f"profile of {', '.join(self.cpu)}"
+
+    @property
     def table(self) -> pd.DataFrame:
         """One row a profiler; errors are means of |error| / value on held-out windows."""
         import pandas as pd
@@ -168,7 +173,9 @@ def _ratio(rows: Any) -> Ratio:
 
 def _fitted(rows: Any, kind: str, seed: int) -> Fitted:
     x, y = _columns(rows)
-    return Fitted(fit_curve(x, y, kind, seed=seed), _held_out(x, y, kind, seed), len(x), (float(x.min()), float(x.max())))
+    return Fitted(
+        fit_curve(x, y, kind, seed=seed), _held_out(x, y, kind, seed), len(x), (float(x.min()), float(x.max()))
+    )
 
 
 def _held_out(x: Array, y: Array, kind: str, seed: int) -> float | None:

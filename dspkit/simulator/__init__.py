@@ -1,4 +1,4 @@
-"""The simulated cluster: one Backend, two engines, many simulations at once, and several applications on one cluster."""
+"""The simulated cluster: a Backend with two engines, many simulations at once, several applications on one cluster."""
 
 from .many import simulate_many
 from .shared import Cluster

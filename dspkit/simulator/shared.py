@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..errors import BackendError, DeploymentError, KnobError
 from ..plant import Node, NodeDown, Plant, Scheduler, Service, round_robin
 from .engine import Engine
 from .job import Job
-from .layout import Array, Graph, Layout
+from .layout import Graph, Layout
 from .shared_fluid import SharedFluid
 from .shared_job import SharedJob
 from .simulator import Simulator, by_source
@@ -56,7 +56,7 @@ class Cluster(Simulator):
         scheduler: Scheduler = round_robin,
     ):
         """`nodes` are those of the first application's plant if none are given."""
-        topology = merge({name: getattr(app, "topology", app) for name, app in apps.items()})
+        topology = merge({name: _topology(app) for name, app in apps.items()})
         self.apps = dict(apps)
         first = next(iter(self.apps.values()))
         shared = first.plant.nodes if nodes is None else nodes
@@ -164,6 +164,11 @@ class Tenant:
     def _must_be_open(self) -> None:
         if not self._open:
             raise BackendError("a call after close()", expected="an open application", fix="take it from a new cluster")
+
+
+def _topology(app: Any) -> Any:
+    """An application's; what is none `merge` refuses in words."""
+    return getattr(app, "topology", app)
 
 
 def _together(plants: Mapping[str, Plant], nodes: Mapping[str, Node]) -> Plant:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..core import Latency
 from .engine import Window
 from .fluid import Fluid, as_latency
 from .fluid_steady import TRACE, latencies
@@ -30,16 +31,15 @@ class SharedFluid(Fluid):
         whole = super().window()
         self.parts = [
             Window(
-                *(values[members] for values in (whole.arrived, whole.done, whole.dropped, whole.busy, whole.blocked)),
-                whole.cpu[members], whole.waited_s[members],
-                whole.sent[np.isin(self.graph.start, members)], whole.cores, ended,
-                min(played, float(still[members].max())), whole.queue[members], *latency,
+                whole.arrived[i], whole.done[i], whole.dropped[i], whole.busy[i], whole.blocked[i], whole.cpu[i],
+                whole.waited_s[i], whole.sent[np.isin(self.graph.start, i)], whole.cores, ended,
+                min(played, float(still[i].max())), whole.queue[i], *latency,
             )
-            for (members, _), (ended, latency) in zip(self._parts, own, strict=True)
+            for (i, _), (ended, latency) in zip(self._parts, own, strict=True)
         ]  # fmt: skip
         return whole
 
-    def _part(self, p: int, members: Array, sources: Array) -> tuple[float, tuple[object, object]]:
+    def _part(self, p: int, members: Array, sources: Array) -> tuple[float, tuple[Latency | None, Latency | None]]:
         """Source records of one application that ended, and their latencies: no record goes from one to another, so
         what came and is not inside any more has ended."""
         sums, inside = self._sums, float(self.state.mass[members].sum())

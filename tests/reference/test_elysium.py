@@ -2,9 +2,25 @@
 
 import pytest
 
-from dspkit import Operator, Topology
+from dspkit import (
+    Decision,
+    Deployment,
+    History,
+    Operator,
+    OperatorMetrics,
+    Plant,
+    Simulator,
+    Snapshot,
+    Step,
+    Topology,
+)  # fmt: skip
+from dspkit.plant import Node, Service
+from dspkit.policies.elysium import Elysium
+from dspkit.policies.joint import Joint
 from dspkit.profile import Estimator, Line, Profile, compute_config, learn_threshold, reward
 from dspkit.profile.profile import Fitted, Ratio
+from dspkit.scores import degradation, nodes_saved
+from dspkit.workload import Constant
 
 exactly = pytest.approx
 T1 = ("source", "generator", "filter", "counter", "ranker", "final")
@@ -118,3 +134,71 @@ def test_the_second_loop_never_fires_where_cpu_is_linear():
             config = compute_config(o, rate, guard=guard, nodes=1)
             assert config.cpu["o"] <= 0.65 + 1e-9 or config.operator_saturated
             assert config.parallelism["o"] == 1 or rate / 1000 / (config.parallelism["o"] - 1) > 0.65
+
+
+def e5_snapshot(p, n, t):
+    """E5's load as meters would see it: an instance that is asked for more than a core uses all of it."""
+    use = min(1.0, 1000 / 200 / p)
+    nodes = [sum(use for i in range(p) if i % n == j) / 4 for j in range(n)]
+    m = OperatorMetrics(1000.0, p * use * 200, 0.0, 200.0, use, 0.0, p, cpu=p * use)
+    shares = {f"node-{j + 1}": u for j, u in enumerate(nodes)}
+    return Snapshot(t, 60.0, Deployment({"o": p}, n), {"o": m}, {"o": 1000.0}, m.processing_rate, None, None, 0.0, {},
+                    shares)  # fmt: skip
+
+
+def e5_path(policy, rounds=10):
+    """(p, nodes) after each assessment, from one instance on one node."""
+    topology, p, n, path = Topology((Operator("o", 8),)), 1, 1, []
+    state = policy.init(topology)
+    for i in range(rounds):
+        state, decision = policy.step(state, e5_snapshot(p, n, 60.0 * (i + 1)))
+        p, n = decision.deployment.parallelism["o"], decision.deployment.workers
+        path.append((p, n))
+    return path
+
+
+def test_e13_the_joint_scaler_takes_eight_changes_where_elysium_takes_one():
+    end = [(8, 3)] * 3
+    assert e5_path(Joint()) == [(2, 2), (3, 3), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4), *end]
+    assert e5_path(Joint(cpu_min=0.30))[-1] == (8, 4)
+    profile = lone(1 / 200, most=8).profile
+    assert e5_path(Elysium(learned=profile, load="arrivals")) == [(8, 2)] * 10
+
+
+def run_of(inputs, throughputs, workers=None):
+    """A history of 60-second windows with these loads, throughputs and numbers of nodes chosen."""
+    chain, history = Topology((Operator("o"),)), History(Topology((Operator("o"),)))
+    for i, (came, done) in enumerate(zip(inputs, throughputs, strict=True)):
+        m = OperatorMetrics(came, done, 0.0, None, 0.0, 0.0, 1)
+        now = Deployment(chain.uniform(), workers[i] if workers else None)
+        s = Snapshot(60.0 * (i + 1), 60.0, now, {"o": m}, {"o": came}, done, None, None, 0.0, {})
+        history.append(Step(i, s, Decision(now)))
+    return history
+
+
+def test_e10_nodes_saved():
+    for chosen, saved in (([1, 2, 3, 4], 0.375), ([2, 2, 2, 2], 0.5), ([4, 4, 4, 4], 0.0)):
+        assert nodes_saved(run_of([1.0] * 4, [1.0] * 4, chosen), 4) == exactly(saved, abs=1e-9)
+
+
+def test_e11_degradation():
+    assert degradation(run_of([100.0], [250.0])).mean == exactly(1.5, abs=1e-9)
+    assert degradation(run_of([100.0], [0.0])).mean == exactly(1.0, abs=1e-9)
+    assert degradation(run_of([0.0], [0.0])).mean == 0.0
+    lost = degradation(run_of([100.0, 0.0], [50.0, 7.0]))
+    assert (lost.mean, lost.windows, lost.dropped) == (0.5, (0.5,), 1)
+
+
+@pytest.mark.parametrize(("d", "expected"), [(6.5, 0.216667), (19.2, 0.64)])
+def test_e12_a_restart_each_minute_costs_2d_over_t(d, expected):
+    """In the fluid, by windows of half a second, at constant load with three times its capacity."""
+    plant = Plant({"o": Service(1e-3)}, {"n": Node(4)}, pause_s=d)
+    one = Topology((Operator("o", 4),))
+    backend = Simulator(one, plant, Constant(1000), deployment=Deployment({"o": 3}), window_s=0.5, tick_s=0.05)
+    history = History(one)
+    for i in range(720):
+        if i % 120 == 0:
+            backend.deploy(Deployment({"o": 7 - backend.deployment.parallelism["o"]}))
+        history.append(Step(i, backend.observe(), None))
+    assert degradation(history).mean == exactly(expected, rel=0.02)
+    assert 2 * d / 60 == exactly(expected, abs=1e-6)
