@@ -16,7 +16,7 @@ arrives where queues hold the source back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -84,7 +84,8 @@ class Elysium(Knobs):
             raise KnobError(
                 f"core_min={self.core_min}, core_max={self.core_max}", expected="core_min < core_max", fix="move them"
             )
-        if not isinstance(self.learned, Profile | None) or not isinstance(self.predictor, Predictor | None):
+        unmade = isinstance(self.predictor, type)
+        if not isinstance(self.learned, Profile | None) or not isinstance(self.predictor, Predictor | None) or unmade:
             raise KnobError(
                 f"learned={self.learned!r}, predictor={self.predictor!r}"[:120],
                 expected="a Profile and a Predictor, or None",

@@ -8,6 +8,7 @@ go by themselves: one more if some node uses more than `cpu_max`, one fewer if e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from ..core import Decision, Snapshot, Topology
@@ -53,22 +54,30 @@ class Joint(Knobs):
             return state, Decision(now, {"rule": "measures"})
         wanted, used, minute = dict(now.parallelism), dict[str, float](), decided
         for name in state.topology.order:
-            u = minute.mean(
-                lambda s, o=name: cores(s.operators[o]) / s.operators[o].parallelism if o in s.operators else None
-            )
+            u = minute.mean(partial(_core_use, name))
             if u is not None:
                 used[name] = round(u, 4)
                 wanted[name] += (u > self.core_max) - (u < self.core_min)
         wanted = state.topology.clip(wanted)
         grew = [n for n, k in wanted.items() if k > now.parallelism[n]]
         target, why = now.scaled(wanted), {"core use": used, "node use": {}}
-        shares = {n: u for n in snapshot.nodes if (u := minute.mean(lambda s, n=n: s.nodes.get(n))) is not None}
+        shares = {n: u for n in snapshot.nodes if (u := minute.mean(partial(_node_use, n))) is not None}
         count = now.workers if now.workers is not None else len(minute.nodes)
         if now.workers is not None or count > 1:
-            most = len(minute.available(self.nodes))
+            most = max(count, len(minute.available(self.nodes)))
             why["node use"] = {n: round(u, 4) for n, u in shares.items()}
             if grew or (target == now and shares and max(shares.values()) > self.cpu_max):
-                target = replace(target, workers=min(max(most, count), count + 1))
+                target = replace(target, workers=min(most, count + 1))
             elif target == now and shares and max(shares.values()) < self.cpu_min:
                 target = replace(target, workers=max(1, count - 1))
         return state._replace(minute=minute), Decision(target, why)
+
+
+def _core_use(operator: str, s: Snapshot) -> float | None:
+    """The share of its core that an instance uses."""
+    m = s.operators.get(operator)
+    return None if m is None else cores(m) / m.parallelism
+
+
+def _node_use(node: str, s: Snapshot) -> float | None:
+    return s.nodes.get(node)

@@ -92,11 +92,11 @@ class Profile:
         return files.write(path, lambda p: p.write_text(json.dumps(_packed(self), indent=1)), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(str(r.profiler))}</td><td>{escape(str(r.of))}</td><td>{escape(str(r.learned))}</td>"
-            f"<td>{'' if r.error != r.error else f'{r.error:.2%}'}</td><td>{r.samples}</td></tr>"
-            for r in self.table.itertuples()
-        )
+        rows = ""
+        for cells in self.table.astype(object).to_numpy().tolist():
+            *words, error, count = cells
+            shown = [*map(str, words), "" if error != error else f"{error:.2%}", str(count)]
+            rows += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in shown)}</tr>"
         heads = "".join(f"<th>{h}</th>" for h in ("profiler", "of", "learned", "error on held-out windows", "samples"))
         return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
@@ -127,16 +127,15 @@ def learn(history: History, *, kind: str = "linear", mean_over_s: float = 60.0, 
 def errors(profile: Profile, history: History, *, mean_over_s: float = 60.0) -> dict[str, float]:
     """Mean of |error| / value of a profile on another run, by profiler: its worst stream, operator, and the nodes."""
     told: Samples = samples(history, mean_over_s=mean_over_s)
-    found = {
-        f"{u} → {v}": float(percentage_error(lambda _, a=r.mean: a, *_columns([(0.0, y) for y in rows])) or 0.0)
-        for (u, v), r in profile.selectivity.items()
-        if (rows := told.selectivity.get((u, v)))
-    }
+    found: dict[str, float] = {}
+    for (u, v), r in profile.selectivity.items():
+        if rows := told.selectivity.get((u, v)):
+            found[f"{u} → {v}"] = percentage_error(Line(r.mean, 0.0), *_columns([(0.0, y) for y in rows])) or 0.0
     fits = dict(profile.cpu) | ({"node": profile.overhead} if profile.overhead else {})
     measured = {**told.cpu, "node": told.nodes}
     for name, fitted in fits.items():
         if measured.get(name):
-            found[name] = float(percentage_error(fitted.curve, *_columns(measured[name])) or 0.0)
+            found[name] = percentage_error(fitted.curve, *_columns(measured[name])) or 0.0
     return found
 
 

@@ -9,7 +9,7 @@ from ..core import Edge, Snapshot, Topology
 from ..frozen import FrozenMap
 from .curves import Line
 from .profile import Fitted, Profile, Ratio
-from .samples import TRACE, cores, node_samples
+from .samples import FULL, TRACE, cores, node_samples
 
 Pair = tuple[float, float]
 
@@ -20,6 +20,7 @@ class Running(NamedTuple):
     cpu: Mapping[str, Pair] = FrozenMap()  # records taken in, core-seconds
     streams: Mapping[Edge, Pair] = FrozenMap()  # records taken in by its start, sent along it
     nodes: tuple[float, float, float, float, float] = (0.0,) * 5  # 1, u, y, uu, uy: cores of instances, share of node
+    full: Pair = (0.0, 0.0)  # u and y where a node was full, which tells little
     sources: Mapping[str, float] = FrozenMap()  # records emitted
 
     def see(self, topology: Topology, snapshot: Snapshot) -> Running:
@@ -35,15 +36,18 @@ class Running(NamedTuple):
         for (u, v), rate in s.edge_rates.items():
             if u in s.operators and s.operators[u].processing_rate > TRACE:
                 streams[u, v] = _add(streams.get((u, v)), s.operators[u].processing_rate * seconds, rate * seconds)
-        nodes = self.nodes
+        nodes, full = self.nodes, self.full
         for used, share in node_samples(topology, [s]):
+            if share >= FULL:
+                full = _add(full, used, share)
+                continue
             row = (1.0, used, share, used * used, used * share)
             nodes = tuple(a + b for a, b in zip(nodes, row, strict=True))  # type: ignore[assignment]
         emitted = {
             n: self.sources.get(n, 0.0) + (s.operators[n].processing_rate * seconds if n in s.operators else 0.0)
             for n in topology.sources
         }
-        return Running(FrozenMap(cpu), FrozenMap(streams), nodes, FrozenMap(emitted))
+        return Running(FrozenMap(cpu), FrozenMap(streams), nodes, full, FrozenMap(emitted))
 
     def missing(self, topology: Topology) -> list[str]:
         """Operators and streams that were never seen at work."""
@@ -64,7 +68,7 @@ class Running(NamedTuple):
     def _overhead(self) -> Fitted | None:
         n, u, y, uu, uy = self.nodes
         if u <= 0 or y <= 0:
-            return None
+            return Fitted(Line(0.0, self.full[1] / self.full[0])) if self.full[0] > 0 else None
         spread = n * uu - u * u
         slope = (n * uy - u * y) / spread if spread > 1e-9 * n * uu else y / u
         slope = min(slope, uy / uu) if slope > 0 else y / u  # the intercept is not below zero

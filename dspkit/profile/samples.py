@@ -11,7 +11,7 @@ from ..errors import MetricError
 from ..etp import rebalance
 from ..history import History
 
-FULL = 0.999  # share of a node's cores in use at which it tells no more than that it is full
+FULL = 0.999  # share of a node's cores in use from which it tells only that it is full: of use if it always was
 TRACE = 1e-9  # records/s that are none
 
 
@@ -53,7 +53,7 @@ def samples(history: History, *, mean_over_s: float = 60.0) -> Samples:
         nodes += node_samples(topology, group)
     total = sum(emitted.values())
     shares = {s: rate / total if total > 0 else 1 / len(emitted) for s, rate in emitted.items()}
-    return Samples(cpu, nodes, alpha, shares)
+    return Samples(cpu, [row for row in nodes if row[1] < FULL] or nodes, alpha, shares)
 
 
 def cores(m: OperatorMetrics) -> float:
@@ -73,8 +73,7 @@ def node_samples(topology: Topology, group: Sequence[Snapshot]) -> Iterator[tupl
     for node in names:
         used = sum(each[name] for (name, _), place in places.items() if place == node)
         share = fmean(s.nodes[node] for s in group)
-        if share < FULL:
-            yield used, share
+        yield used, share
 
 
 def _knows(s: Snapshot, edge: Edge) -> bool:
