@@ -23,6 +23,7 @@ from ..predict.base import library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Curve = Callable[[Any], Any]
+TRACE = 1e-12  # of a core, that is none
 LEAST = 0.05  # measurements below this part of the greatest weigh as if they were that
 
 
@@ -101,10 +102,10 @@ def _line(x: Array, y: Array) -> Line:
     """Least squares of relative errors, with a and b >= 0."""
     from scipy.optimize import nnls
 
-    if y.max() <= 0:
+    if y.max() <= TRACE:
         return Line(0.0, 0.0)
-    weight, scale = 1 / np.maximum(y, LEAST * y.max()), max(float(x.max()), 1e-300)
-    if np.ptp(x) == 0 and scale > 1e-300:  # one rate tells one number: nothing costs nothing
+    weight, scale = 1 / np.maximum(y, LEAST * y.max()), max(float(x.max()), TRACE)
+    if np.ptp(x) == 0 and scale > TRACE:  # one rate tells one number: nothing costs nothing
         return Line(0.0, float((weight * y).sum() / (weight * x).sum()))
     (a, b), _ = nnls(np.column_stack((weight, weight * x / scale)), weight * y)
     return Line(_clean(a), _clean(b / scale))
