@@ -155,7 +155,7 @@ def test_without_cpu_meters_busy_time_stands_for_it(half_an_hour):
 
 @pytest.mark.parametrize("kind", ["linear", "isotonic", "network"])
 def test_a_profile_is_saved_as_text_and_read_back_whole(kind, tmp_path, half_an_hour):
-    profile = learn(half_an_hour[:40], kind=kind)
+    profile = learn(half_an_hour[:12], kind=kind)
     path = profile.save(tmp_path / "top.json")
     assert load(path) == profile
     assert json.loads(path.read_text())["cpu"]["counter"]["curve"]["kind"] in ("line", "points", "net")

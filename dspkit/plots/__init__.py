@@ -6,12 +6,14 @@ from .elastic import elastic
 from .forecast import forecast
 from .graph import positions, topology
 from .heatmap import heatmap
+from .nodes import nodes
 from .parity import parity
+from .profiles import profile
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "parity", "positions", "si", "tell",
-    "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "nodes", "parity", "positions",
+    "profile", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip
