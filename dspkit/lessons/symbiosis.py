@@ -89,8 +89,9 @@ def _bars(names: list[str], values: list[float], red: list[bool], texts: list[st
         "color": [PALETTE[1] if r else PALETTE[5] for r in red],
         "pattern": {"shape": ["/" if r else "" for r in red]},
     }
-    return {"type": "bar", "x": names, "y": values, "text": texts, "cliponaxis": False, "textposition": "auto", "insidetextanchor": "start", "textangle": 0,
-            "marker": marker, "xaxis": f"x{at}", "yaxis": f"y{at}", "hoverinfo": "x+y"}  # fmt: skip
+    return {"type": "bar", "x": names, "y": values, "text": texts, "textposition": "auto", "cliponaxis": False,
+            "insidetextanchor": "start", "textangle": 0, "marker": marker, "xaxis": f"x{at}", "yaxis": f"y{at}",
+            "hoverinfo": "x+y"}  # fmt: skip
 
 
 def _limit(names: list[str], level: float, name: str, at: str) -> dict[str, Any]:
