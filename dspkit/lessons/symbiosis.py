@@ -39,13 +39,14 @@ class Symbiosis(Knobs):
         config = self.config()
         names = list(config.parallelism)
         stuck = [o in config.operator_saturated for o in names]
-        hot = [u > self.cpu_max + 1e-9 for u in config.nodes.values()]
+        nodes = dict.fromkeys((f"node-{i}" for i in range(1, NODES + 1)), 0.0) | dict(config.nodes)
+        hot = [u > self.cpu_max + 1e-9 for u in nodes.values()]
+        texts = [f"{u:.0%}" if n in config.nodes else "not used" for n, u in nodes.items()]
         traces: list[dict[str, Any]] = [
             _bars(names, list(config.cpu.values()), stuck, [f"p = {p}" for p in config.parallelism.values()], ""),
             _limit(names, self.core_max, "core_max", ""),
-            _bars(list(config.nodes), list(config.nodes.values()), hot,
-                  [f"{u:.0%}" for u in config.nodes.values()], "2"),
-            _limit(list(config.nodes), self.cpu_max, "cpu_max", "2"),
+            _bars(list(nodes), list(nodes.values()), hot, texts, "2"),
+            _limit(list(nodes), self.cpu_max, "cpu_max", "2"),
         ]  # fmt: skip
         top = max(1.0, *config.cpu.values(), *config.nodes.values()) * 1.15
         layout = {

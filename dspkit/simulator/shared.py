@@ -116,8 +116,11 @@ class Cluster(Simulator):
         return self._job.each[application]
 
     def __repr__(self) -> str:
-        shown = "; ".join(f"{a}: {', '.join(app.topology.order)} under {app.workload}" for a, app in self.apps.items())
-        return f"Cluster({shown}; window_s={self.window_s:g}, noise={self.plant.noise:g}, seed={self.seed})"
+        loads = "; ".join(f"{a} under {app.workload}" for a, app in self.apps.items())
+        return (
+            f"Cluster({', '.join(self.topology.order)}; {loads}; window_s={self.window_s:g}, "
+            f"noise={self.plant.noise:g}, seed={self.seed})"
+        )
 
 
 class Tenant:
