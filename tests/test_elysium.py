@@ -180,13 +180,16 @@ def test_the_evaluation_summary():
         if load == "square":
             assert joint.degradation <= reactive.degradation <= 1.5 * joint.degradation
             assert table.loc[app, load, "proactive"].degradation < 0.5 * reactive.degradation
+        if load == "bursty":  # the reactive scaler is not ahead here, the proactive one is
+            assert table.loc[app, load, "proactive"].degradation < joint.degradation
+            assert table.loc[app, load, "proactive"].saved > joint.saved
     assert list(again.levels_need("T1").values()) == list(again.levels_need("T2").values()) == [1, 2, 3, 4]
     lost = again.partial_scalers().set_index("scaler")
     assert lost.degradation["both"] <= lost.degradation["operators only, 2 nodes"]
     assert lost.saved["both"] > lost.saved["operators only, 4 nodes"]
     study = again.period_study(pause_s=19.2)
     assert study.degradation.tolist() == sorted(study.degradation, reverse=True)
-    assert study.degradation[0] == pytest.approx(study.two_d_over_T[0], rel=0.15)
+    assert study.degradation[0] == pytest.approx(study.theory[0], rel=0.03)
 
 
 def test_a_backend_that_has_no_nodes_to_change_refuses_and_says_so():

@@ -41,7 +41,7 @@ class Symbiosis(Knobs):
         stuck = [o in config.operator_saturated for o in names]
         nodes = dict.fromkeys((f"node-{i}" for i in range(1, NODES + 1)), 0.0) | dict(config.nodes)
         hot = [u > self.cpu_max + 1e-9 for u in nodes.values()]
-        texts = [f"{u:.0%}" if n in config.nodes else "not used" for n, u in nodes.items()]
+        texts = [f"{u:.0%}" if u else "" for u in nodes.values()]
         traces: list[dict[str, Any]] = [
             _bars(names, list(config.cpu.values()), stuck, [f"p = {p}" for p in config.parallelism.values()], ""),
             _limit(names, self.core_max, "core_max", ""),

@@ -79,7 +79,13 @@ class Profile:
         import pandas as pd
 
         rows: list[tuple[Any, ...]] = [
-            ("selectivity", f"{u} → {v}", f"{r.mean:.4g} ± {r.spread:.2g}", r.error, r.count)
+            (
+                "selectivity",
+                f"{u} → {v}",
+                f"{r.mean:.4g} ± {r.spread if r.spread > 1e-9 * r.mean else 0.0:.2g}",
+                r.error,
+                r.count,
+            )
             for (u, v), r in self.selectivity.items()
         ]
         rows += [("CPU", name, _said(f), f.error, f.count) for name, f in self.cpu.items()]
