@@ -45,7 +45,6 @@ PAPER = {  # degradation, nodes saved in %: joint, reactive, proactive
     ("T2", "stair"): (None, None, None),
     ("T2", "step"): (None, None, None),
 }
-SHARED = 0.6  # of the loads, where both applications share the nodes
 TOGETHER = {("step", "stair"): (0.80, 17), ("sine", "sine"): (0.46, 21)}
 
 
@@ -207,7 +206,7 @@ def period_study(periods_min: Sequence[float] = (1, 2, 4.5), pause_s: float = 6.
 
 
 def together(seed: int = 0, *, each_its_own: bool = False) -> pd.DataFrame:
-    """Both applications on one cluster under one ELYSIUM; loads of a part of our levels, as they share the nodes."""
+    """Both applications on one cluster under one ELYSIUM, under the loads that each has alone."""
     import pandas as pd
 
     rows = []
@@ -226,8 +225,8 @@ def play_together(
     first: str, second: str, *, seed: int = 0, each_its_own: bool = False
 ) -> tuple[History, dict[str, History]]:
     """One run of both: as one job, and what each application had of it."""
-    apps = {"T1": replace(app("T1"), workload=load("T1", first) * SHARED), "T2": app("T2")}
-    apps["T2"] = replace(apps["T2"], workload=load("T2", second) * SHARED)
+    apps = {"T1": replace(app("T1"), workload=load("T1", first)), "T2": app("T2")}
+    apps["T2"] = replace(apps["T2"], workload=load("T2", second))
     cluster = Cluster(apps, seed=seed, nodes=apps["T1"].plant.nodes, window_s=WINDOW_S)
     alone = {a: Estimator(now.topology, profiled(a)) for a, now in apps.items()}
     known = Estimator.together(alone).profile
