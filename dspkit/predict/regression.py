@@ -33,9 +33,10 @@ class AutoRegression(Levelled):
         x, lags = past.values, self.lags
         if len(x) < 3 * (lags + 1) or not past.varies:
             return None
+        models = library("statsmodels.tsa.ar_model")  # its first import sets filters of its own
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of values on a line many weights are right: the shortest are taken
-            fit = library("statsmodels.tsa.ar_model").AutoReg(x, lags=lags, trend="c").fit()
+            fit = models.AutoReg(x, lags=lags, trend="c").fit()
         constant, *weights = (float(p) for p in fit.params)
         return Fitted(constant, tuple(weights), float(np.sqrt(fit.sigma2)))
 
