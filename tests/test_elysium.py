@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import pytest
 
 from dspkit import Deployment, DspkitError, Simulator, Topology, run, scores, topologies, workload
@@ -11,7 +12,7 @@ from dspkit.plant import Node, Plant, Service
 from dspkit.policies.elysium import Elysium
 from dspkit.policies.joint import Joint
 from dspkit.policies.static import Static
-from dspkit.predict import LastValue, MovingAverage, Series
+from dspkit.predict import Forecast, LastValue, MovingAverage, Series
 from dspkit.profile import Estimator, compute_config, learn
 from dspkit.reproduce import elysium as again
 from dspkit.simulator import Cluster
@@ -92,9 +93,24 @@ def test_proactive_takes_the_greatest_of_the_next_loads():
     expected = ahead.step(ahead.init(TOP.topology), play(Static(), square, 6)[-1].snapshot)[1].why["load"]["source"]
     seen = Series((100.0, 300.0) * 5 + (360.0,))
     assert expected == pytest.approx(MovingAverage().forecast(None, seen, 5).peak, rel=0.2)
+    hill = replace(ahead, predictor=_Hill(), ahead=3)
+    assert hill.step(hill.init(TOP.topology), play(Static(), square, 6)[-1].snapshot)[1].why["load"]["source"] == 90
     twice = replace(ahead, predictor=LastValue(), factor=2.0)
     history = play(twice, workload.Constant(100), steps=6)
     assert history[-1].decision.why["load"]["source"] == pytest.approx(200, rel=0.01)
+
+
+class _Hill:
+    """Expects 10, 90, 30, 200."""
+
+    name, level = "hill", 0.9
+
+    def learn(self, past):
+        return None
+
+    def forecast(self, memory, past, horizon=1):
+        mean = np.array([10.0, 90.0, 30.0, 200.0])[:horizon]
+        return Forecast(mean, mean, mean)
 
 
 @pytest.mark.slow

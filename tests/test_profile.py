@@ -143,6 +143,15 @@ def test_samples_are_means_over_a_minute_without_change():
     assert share == pytest.approx(used / 4)
 
 
+def test_a_window_in_which_the_job_stood_still_parts_the_minutes():
+    plant = Plant({"a": Service(1e-4), "b": Service(1e-3)}, {"n1": Node(4)})
+    history = run(Static(), Simulator(Topology.chain("a", "b"), plant, workload.Constant(100)), steps=15)
+    steps = list(history)
+    steps[7] = replace(steps[7], snapshot=replace(steps[7].snapshot, downtime_s=3.0))
+    told = samples(History(history.topology, steps))
+    assert len(told.cpu["b"]) == 2 + 2  # seven windows on either side of it, six to a minute
+
+
 def test_without_cpu_meters_busy_time_stands_for_it(half_an_hour):
     steps = []
     for s in half_an_hour[:30]:
