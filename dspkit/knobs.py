@@ -78,7 +78,8 @@ def knobs(thing: Any) -> Iterator[Knob]:
 def call(thing: Any) -> str:
     """The call that makes `thing`, a dataclass, with only what differs from its defaults.
 
-    It is code that makes the same again, but for long sequences, which are summed up in <>.
+    It is code that makes the same again, but for long sequences, and things that say in `summed` what they are:
+    both are in <>.
 
     >>> @dataclass(frozen=True)
     ... class Rule(Knobs):
@@ -96,6 +97,8 @@ def call(thing: Any) -> str:
 
 
 def _code(value: Any) -> str:
+    if isinstance(summed := getattr(value, "summed", None), str):
+        return f"<{summed}>"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return call(value)
     if isinstance(value, Mapping):

@@ -6,9 +6,9 @@ observe -> Snapshot -> step -> Decision -> deploy -> Step
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from .core import Backend, Decision, Policy, Snapshot, Step, Topology
@@ -104,6 +104,25 @@ def run(
     for step in mape(policy, backend, steps=steps, settle=settle, seed=seed, act=act):
         history.append(step)
     return history
+
+
+def run_together(
+    policies: Mapping[str, Policy], backends: Mapping[str, Backend], *, steps: int, settle: int = 0, seed: int = 0
+) -> dict[str, History]:
+    """Drive backends side by side, window by window, each by a policy of its own: the tenants of a cluster, say."""
+    if set(policies) != set(backends) or not policies:
+        raise KnobError(
+            f"policies for {sorted(policies)}", expected=f"one for each of {sorted(backends)}", fix="name them so"
+        )
+    loops = {a: mape(p, backends[a], steps=steps, settle=settle, seed=seed) for a, p in policies.items()}
+    histories = {a: History(backends[a].topology) for a in policies}
+    for a, history in histories.items():
+        history.tell(describe(policies[a], backends[a], settle=settle, seed=seed))
+    for _ in range(steps):
+        for a, loop in loops.items():
+            for step in islice(loop, 1):  # none where a recording has ended
+                histories[a].append(step)
+    return histories
 
 
 def describe(policy: Policy, backend: Backend, **more: Any) -> dict[str, Any]:

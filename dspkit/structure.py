@@ -115,8 +115,20 @@ class Topology:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Names, each after all it reads from."""
-        return tuple(TopologicalSorter(self._parents).static_order())
+        """Names, each after all it reads from; part after part, if no edge connects them."""
+        return tuple(name for part in self.parts for name in part)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, ...], ...]:
+        """The operators of each connected part, in topological order: more than one if applications were merged."""
+        part = {o.name: {o.name} for o in self.operators}
+        for u, v in self.edges:
+            if part[u] is not part[v]:
+                small, large = sorted((part[u], part[v]), key=len)
+                large |= small
+                part.update(dict.fromkeys(small, large))
+        whole, apart = tuple(TopologicalSorter(self._parents).static_order()), dict.fromkeys(map(id, part.values()))
+        return tuple(tuple(n for n in whole if id(part[n]) == p) for p in apart) if len(apart) > 1 else (whole,)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ plain call.
 
 from .contention import Contention
 from .fault import Fault
+from .symbiosis import Symbiosis
 from .waiting import Waiting
 
-__all__ = ["Contention", "Fault", "Waiting"]
+__all__ = ["Contention", "Fault", "Symbiosis", "Waiting"]

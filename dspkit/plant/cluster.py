@@ -21,6 +21,7 @@ class Node(Knobs):
     cores: int = knob(16, "cores that instances share", low=1, high=4096)
     speed: float = knob(1.0, "how much faster than the machine that service times were measured on", low=1e-3, high=1e3)
     overhead_cores: float = knob(0.0, "cores that the engine takes for itself", low=0.0, high=4096.0)
+    overhead_share: float = knob(0.0, "cores that the engine takes for each core of work", low=0.0, high=100.0)
     availability: float = knob(1.0, "share of the time it is up; `faults.outages` makes a timetable", low=0.0, high=1.0)
     cost_per_hour: float = knob(0.0, "what it costs while it is in use", low=0.0, high=math.inf)
 
@@ -32,6 +33,11 @@ class Node(Knobs):
                 expected="some part of a core left for the job",
                 fix="give the node more cores",
             )
+
+    @property
+    def cores_for_work(self) -> float:
+        """What the engine leaves: with u cores of work it takes `overhead_cores` + u x `overhead_share` more."""
+        return (self.cores - self.overhead_cores) / (1 + self.overhead_share)
 
 
 @dataclass(frozen=True)

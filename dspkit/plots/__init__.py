@@ -8,7 +8,9 @@ from .graph import positions, topology
 from .heatmap import heatmap
 from .managed import managed
 from .migration import migration
+from .nodes import nodes
 from .parity import parity
+from .profiles import profile
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
@@ -16,4 +18,6 @@ from .tradeoff import tradeoff
 __all__ = [
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "parity",
     "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "nodes", "parity", "positions",
+    "profile", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
-"""The simulated cluster: one Backend, two engines, and many simulations at once."""
+"""The simulated cluster: a Backend with two engines, many simulations at once, several applications on one cluster."""
 
 from .many import simulate_many
+from .shared import Cluster
 from .simulator import Simulator
 
-__all__ = ["Simulator", "simulate_many"]
+__all__ = ["Cluster", "Simulator", "simulate_many"]

@@ -73,7 +73,9 @@ class Fluid:
         ended, stopped = float(s.flow[0]), float(s.flow[1])
         waited, out = np.empty(len(s.done)), np.empty(6)
         latencies(self.graph, self.cluster, self.theory, s, self._played, waited, out)
-        latency, event = (_latency(*out[:3].tolist()), _latency(*out[3:].tolist())) if ended > TRACE else (None, None)
+        latency, event = (
+            (as_latency(*out[:3].tolist()), as_latency(*out[3:].tolist())) if ended > TRACE else (None, None)
+        )
         window = Window(
             s.arrived, s.done, s.dropped, s.busy, s.blocked, s.cpu, waited, s.sent, s.cores, ended, stopped,
             self.state.queue.copy(), latency, event,
@@ -124,7 +126,7 @@ def numbers(graph: Graph, layout: Layout) -> tuple[Cluster, Theory]:
     return cluster, Theory(a.cv**2, a.hottest, a.split, a.room, delay, crossing, a.size)
 
 
-def _latency(built_up: float, mean: float, variance: float) -> Latency:
+def as_latency(built_up: float, mean: float, variance: float) -> Latency:
     """What all records take, and the rest as gamma distributed."""
     return Latency(*(built_up + x for x in (mean, *queueing.percentiles(mean, variance, SHARES))))
 

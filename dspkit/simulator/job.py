@@ -73,7 +73,7 @@ class Job:
         self.layout = self._layout(t)
         self.engine.change(self.layout)
         if before != where:
-            stopped = pauses(self.plant, before, where, dead)
+            stopped = self._stops(before, where, dead)
             seconds = np.array([stopped[name] for name in self.order])
             if self.plant.pause_kind == "instances":
                 self._hold(coming(before, where), seconds)
@@ -91,6 +91,10 @@ class Job:
         whole = count.any(axis=0) & (count[up].sum(axis=0) >= a.here[up].sum(axis=0))
         self.engine.pause(np.where(whole, seconds, 0.0))
         self.engine.hold(np.where(whole, 0, count), seconds)
+
+    def _stops(self, before: Places, after: Places, dead: Collection[str]) -> dict[str, float]:
+        """Seconds that each operator stands still."""
+        return pauses(self.plant, before, after, dead)
 
     def _down(self, t: float) -> list[str]:
         return [f.node for f in self.plant.faults if isinstance(f, NodeDown) and f.active(t)]

@@ -129,7 +129,7 @@ def layout(topology: Topology, plant: Plant, where: Places, parallelism: Mapping
         if not topology.upstream(name) and services[i].overflow == "block":
             room[i] = math.inf  # the log of a source
     hottest = np.zeros(len(order))
-    cores = np.array([node.cores - node.overhead_cores for node in plant.nodes.values()])
+    cores = np.array([node.cores_for_work for node in plant.nodes.values()])
     speed = np.array([node.speed for node in plant.nodes.values()])
     for fault in plant.faults:
         if fault.active(t):

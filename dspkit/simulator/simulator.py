@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core import Deployment, OperatorMetrics, Snapshot, Topology
+from ..core import Deployment, Snapshot, Topology
 from ..errors import BackendError, DeploymentError, KnobError, WorkloadError
-from ..plant import Places, Plant, Scheduler, Silence, round_robin
+from ..plant import Places, Plant, Scheduler, round_robin
 from ..workload import Workload
 from .batches import Batches
-from .engine import Engine, Window
+from .engine import Engine
 from .fluid import Fluid
-from .fluid_steady import TRACE
 from .job import Job
 from .layout import Array, Graph, Layout
+from .snapshots import snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,11 +89,12 @@ class Simulator:
         start = Deployment(topology.uniform()) if deployment is None else topology.check(deployment)
         if start.settings:
             raise DeploymentError(f"settings {dict(start.settings)}", expected="none here", fix="leave them out")
-        self._job = Job(topology, self.plant, start, scheduler, make)
-        self._names = [(i, name, bool(topology.downstream(name))) for i, name in enumerate(topology.order)]
-        self._sources = [i for i, name in enumerate(topology.order) if not topology.upstream(name)]
+        self._job = self._made(start, scheduler, make)
         self._window, self._open, self._keep = 0, True, keep_ticks
         self._ticks: list[Array] = []
+
+    def _made(self, start: Deployment, scheduler: Scheduler, make: Callable[[Graph, Layout], Engine]) -> Job:
+        return Job(self.topology, self.plant, start, scheduler, make)
 
     @property
     def deployment(self) -> Deployment:
@@ -109,20 +110,29 @@ class Simulator:
         """Play one window and report it."""
         self._must_be_open()
         engine, start = self._job.engine, self._window * self.window_s
-        end, dead = (self._window + 1) * self.window_s, 0.0
-        noise = noises(self._random, self.plant.noise, len(self._names))
+        end = (self._window + 1) * self.window_s
+        self._dead = np.zeros(len(self.topology.order))  # seconds in which an operator had no node that is up
+        noise = noises(self._random, self.plant.noise, len(self.topology.order))
         for a, b in self._job.stretches(start, end):
             edges = start + self._edges
             edges = np.concatenate(([a], edges[(edges > a + 1e-9) & (edges < b - 1e-9)], [b]))
             rates = offered(self.loads, self.topology, (edges[1:] + edges[:-1]) / 2)
             engine.play(rates, np.diff(edges), noise)
-            a_layout = self._job.layout
-            if not a_layout.here[a_layout.cores > 0].any(axis=0).all():
-                dead += b - a  # an operator without an instance on a node that is up
+            now = self._job.layout
+            self._dead += (b - a) * ~now.here[now.cores > 0].any(axis=0)
             if self._keep and isinstance(engine, (Fluid, Batches)):
                 self._ticks.append(np.column_stack((edges[1:], rates.sum(axis=1) * np.diff(edges), engine.kept[-1])))
         self._window += 1
-        return self._snapshot(engine.window(), start, dead)
+        return snapshot(
+            engine.window(),
+            self.topology,
+            self.plant,
+            self._job.layout,
+            self._job.deployment,
+            t=end,
+            window_s=self.window_s,
+            dead_s=float(self._dead.max()),
+        )
 
     def deploy(self, deployment: Deployment) -> None:
         """Change parallelism, workers or placement; the plant says what that stops. Nothing is lost."""
@@ -171,64 +181,6 @@ class Simulator:
     def _must_be_open(self) -> None:
         if not self._open:
             raise BackendError("a call after close()", expected="an open simulator", fix="make a new one")
-
-    def _snapshot(self, w: Window, start: float, dead: float) -> Snapshot:
-        seconds, job = self.window_s, self._job
-        end = self._window * seconds
-        silent = {
-            f.operator for f in self.plant.faults if isinstance(f, Silence) and f.at_s < end and f.until_s > start
-        }
-        columns = (w.arrived, w.done, w.dropped, w.busy, w.blocked, w.cpu, w.waited_s, w.queue, job.layout.instances)
-        rows = np.array(columns).T.tolist()
-        sent = dict(zip(self.topology.edges, (w.sent / seconds).tolist(), strict=True))
-        operators = {}
-        for i, name, inner in self._names:
-            arrived, done, dropped, busy, blocked, cpu, waited, queue, k = rows[i]
-            if inner:
-                out = sum(sent[name, child] for child in self.topology.downstream(name))
-            else:
-                out = done * self.plant.services[name].results / seconds
-            if name not in silent:
-                operators[name] = OperatorMetrics(
-                    input_rate=arrived / seconds,
-                    processing_rate=done / seconds,
-                    output_rate=out,
-                    true_rate=done / busy if busy > 0 and done > TRACE else None,
-                    utilisation=min(1.0, busy / (seconds * k)),
-                    backlog=max(0.0, queue),
-                    parallelism=int(k),
-                    cpu=cpu / seconds,
-                    blocked=min(1.0, blocked / (seconds * k)),
-                    dropped=dropped / seconds,
-                    waited_s=waited if waited >= 0 else None,
-                )
-        order = self.topology.order
-        return Snapshot(
-            t=end,
-            window_s=seconds,
-            deployment=job.deployment,
-            operators=operators,
-            source_rates={order[i]: rows[i][0] / seconds for i in self._sources},
-            throughput=w.ended / seconds,
-            latency=w.latency,
-            event_latency=w.event_latency,
-            lag=sum(rows[i][7] for i in self._sources),
-            edge_rates=sent,
-            nodes=self._load(w.cores),
-            downtime_s=min(float(max(w.stopped, dead)), seconds),
-            law=self.plant.law,
-        )
-
-    def _load(self, cores: Array) -> dict[str, float]:
-        """Share of each node's cores in use, the engine's own included, on nodes that the job may use or does."""
-        layout, workers = self._job.layout, self.deployment.workers or len(cores)
-        return {
-            name: min(
-                1.0, (float(cores[j]) / self.window_s + (node.overhead_cores if layout.cores[j] else 0.0)) / node.cores
-            )
-            for j, (name, node) in enumerate(self.plant.nodes.items())
-            if j < workers or layout.here[j].any()
-        }
 
 
 def offered(loads: Mapping[str, Workload], topology: Topology, times: Array) -> Array:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from .app import App
 from .autrascale import case_study, word_count
+from .elysium import rolling_top_words, sentiment
 from .fission import news_entities, tweet_branches, tweet_words
 from .nardelli import detector, log_processing, storm_word_count, tag_and_count
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
@@ -24,6 +25,8 @@ __all__ = [
     "App", "TaxiDays", "available", "case_study", "detector", "diamond", "linear", "log_processing",
     "network_monitoring", "news_entities", "page_load", "processing", "star", "storm_word_count", "tag_and_count",
     "taxi", "tweet_branches", "tweet_words", "word_count",
+    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
+    "processing", "rolling_top_words", "sentiment", "star", "tweet_branches", "tweet_words", "word_count",
 ]  # fmt: skip
 
 

@@ -201,3 +201,38 @@ def test_notebook_06_in_the_lab(url, page, page_errors):
     page.screenshot(path=SHOTS / "06_markov.png")
     assert page.locator(".dspkit-error").count() == 0
     assert page_errors == []
+
+
+def test_notebook_07_in_the_lab(url, page, page_errors):
+    """A slider of the first lesson changes the answer; the Explorer runs ELYSIUM, which changes nodes as well."""
+    page.set_viewport_size({"width": 1500, "height": 1320})
+    page.goto(url.replace("00_start.ipynb", "07_elysium.ipynb") + "&reset")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+    idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
+    page.wait_for_function(idle, timeout=60_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    page.wait_for_timeout(5_000)
+    page.wait_for_function(idle, timeout=240_000)
+    view = page.locator(".dspkit").first
+    view.evaluate("e => e.scrollIntoView({block: 'start'})")
+    view.get_by_text("200 records/s take 8 instances on 2 nodes.").wait_for(timeout=90_000)
+    _press(page, page.locator(".widget-slider", has_text="load").first.locator(".noUi-handle"), "ArrowRight", 20)
+    view.get_by_text("220 records/s take 9 instances on 2 nodes.").wait_for(timeout=90_000)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "07_elysium_lesson.png")
+    start = _button(page, "Start")
+    for _ in range(40):  # the notebook draws its cells as they come into view
+        if start.count():
+            break
+        page.mouse.move(750, 700)
+        page.mouse.wheel(0, 900)
+        page.wait_for_timeout(300)
+    start.scroll_into_view_if_needed()
+    start.click()
+    page.get_by_text("workers 4 → 1").first.wait_for(timeout=90_000)
+    page.get_by_text("Finished.").wait_for(timeout=90_000)
+    page.locator(".dspkit").last.evaluate("e => e.scrollIntoView({block: 'start'})")
+    page.screenshot(path=SHOTS / "07_elysium.png")
+    assert page.locator(".dspkit-error").count() == 0
+    assert page_errors == []

@@ -8,10 +8,19 @@ import pytest
 import live
 from dspkit import Backend, Deployment, DspkitError, Snapshot, topologies
 from dspkit.errors import BackendError, DeploymentError
+from dspkit.simulator import Cluster
 
 
 def _simulator():
     return topologies.word_count().simulator(window_s=5.0)
+
+
+def _cluster():
+    return Cluster({"words": topologies.word_count(), "star": topologies.star()}, window_s=5.0)
+
+
+def _tenant():
+    return _cluster().tenants["star"]
 
 
 def _spark(mode):
@@ -20,6 +29,8 @@ def _spark(mode):
 
 MAKERS = {
     "simulator": _simulator,
+    "cluster": _cluster,
+    "tenant": _tenant,
     "spark-realtime": partial(_spark, "realtime"),
     "spark-microbatch": partial(_spark, "microbatch"),
 }

@@ -1,0 +1,103 @@
+"""Operators and nodes as two decisions: what ELYSIUM would run for a load, and what that uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from ..core import Topology
+from ..knobs import Knobs, knob
+from ..plots.base import PALETTE, Plot, axis, plot
+from ..profile import Config, Estimator, Line, Profile, compute_config
+from ..profile.profile import Fitted, Ratio
+from ..topologies import rolling_top_words
+
+CORES, NODES = 4, 4
+
+
+@dataclass(frozen=True)
+class Symbiosis(Knobs):
+    """ELYSIUM's T1 on four nodes of four cores: p by operator, then nodes, by Algorithm 1.
+
+    Raise the load and see which of the two gives way first; raise the engine's share, and nodes fill without any
+    operator needing more.
+    """
+
+    load: int = knob(200, "records/s that the source takes in", low=0, high=600)
+    core_max: float = knob(0.65, "above it an instance is in stress", low=0.3, high=1.0)
+    cpu_max: float = knob(0.80, "above it a node is in stress", low=0.3, high=1.0)
+    engine_share: float = knob(0.44, "cores the engine takes for each core of work", low=0.0, high=2.0)
+    max_parallelism: int = knob(4, "most instances of an operator", low=1, high=12)
+
+    def config(self) -> Config:
+        """What Algorithm 1 says."""
+        estimator = _estimator(self.engine_share, self.max_parallelism)
+        return compute_config(estimator, self.load, nodes=NODES, core_max=self.core_max, cpu_max=self.cpu_max)
+
+    def plot(self) -> Plot:
+        config = self.config()
+        names = list(config.parallelism)
+        stuck = [o in config.operator_saturated for o in names]
+        nodes = dict.fromkeys((f"node-{i}" for i in range(1, NODES + 1)), 0.0) | dict(config.nodes)
+        hot = [u > self.cpu_max + 1e-9 for u in nodes.values()]
+        texts = [f"{u:.0%}" if u else "" for u in nodes.values()]
+        traces: list[dict[str, Any]] = [
+            _bars(names, list(config.cpu.values()), stuck, [f"p = {p}" for p in config.parallelism.values()], ""),
+            _limit(names, self.core_max, "core_max", ""),
+            _bars(list(nodes), list(nodes.values()), hot, texts, "2"),
+            _limit(list(nodes), self.cpu_max, "cpu_max", "2"),
+        ]  # fmt: skip
+        top = max(1.0, *config.cpu.values(), *config.nodes.values()) * 1.15
+        layout = {
+            "xaxis": axis("operators: an instance's share of its core", domain=[0, 0.60], tickangle=30),
+            "xaxis2": axis("nodes: share of all cores", domain=[0.68, 1], anchor="y2"),
+            "yaxis": axis("", tickformat=".0%", range=[0, top]),
+            "yaxis2": axis("", tickformat=".0%", range=[0, top], anchor="x2"),
+            "showlegend": False,
+            "bargap": 0.35,
+        }
+        return plot(traces, layout, self._said(config), height=360, title="")
+
+    def _said(self, config: Config) -> str:
+        total = sum(config.parallelism.values())
+        ends = [f"{', '.join(config.operator_saturated)} at the limit and still in stress"] * bool(
+            config.operator_saturated
+        )
+        ends += ["more nodes needed than there are"] if config.node_saturated else []
+        more = f"; {', and '.join(ends)}" if ends else ""
+        noun = "node" if config.workers == 1 else "nodes"
+        return f"{self.load} records/s take {total} instances on {config.workers} {noun}{more}."
+
+
+@lru_cache(maxsize=64)
+def _estimator(share: float, most: int) -> Estimator:
+    """T1 as its plant has it."""
+    app = rolling_top_words()
+    topology = Topology(tuple(replace(o, max_parallelism=most) for o in app.topology.operators), app.topology.edges)
+    services = app.plant.services
+    ratios = {(u, v): Ratio(services[u].toward(v)) for u, v in topology.edges}
+    curves = {n: Fitted(Line(0.0, s.seconds_per_record)) for n, s in services.items()}
+    node = next(iter(app.plant.nodes.values()))
+    return Estimator(
+        topology, Profile(ratios, curves, Fitted(Line(node.overhead_cores / CORES, (1 + share) / CORES))), CORES
+    )
+
+
+def _bars(names: list[str], values: list[float], red: list[bool], texts: list[str], at: str) -> dict[str, Any]:
+    """In stress: another colour, and hatched."""
+    marker = {
+        "color": [PALETTE[1] if r else PALETTE[5] for r in red],
+        "pattern": {"shape": ["/" if r else "" for r in red]},
+    }
+    return {"type": "bar", "x": names, "y": values, "text": texts, "textposition": "auto", "cliponaxis": False,
+            "insidetextanchor": "start", "textangle": 0, "marker": marker, "xaxis": f"x{at}", "yaxis": f"y{at}",
+            "hoverinfo": "x+y"}  # fmt: skip
+
+
+def _limit(names: list[str], level: float, name: str, at: str) -> dict[str, Any]:
+    """A dashed line; its name stands at its end."""
+    return {"type": "scatter", "mode": "lines+text", "x": names, "y": [level] * len(names), "name": name,
+            "text": [*[""] * (len(names) - 1), name], "textposition": "top center", "cliponaxis": False,
+            "line": {"color": PALETTE[6], "dash": "dash", "width": 1.5}, "xaxis": f"x{at}", "yaxis": f"y{at}",
+            "hoverinfo": "name+y"}  # fmt: skip

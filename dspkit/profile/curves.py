@@ -1,0 +1,159 @@
+r"""Curves through measurements: CPU against rate; a line, an isotonic curve, or ELYSIUM's small neural net [elysium].
+
+    | paper | here |
+    |---|---|
+    | OCUP, OP | curves: input rate of an instance → its CPU; CPU of a node's instances → CPU of the node |
+    | 1-3-1, tanh/tanh/tanh | `Net`: one input, three hidden neurons, one output, each through tanh |
+    | resilient backpropagation | `_rprop`, with the usual factors 0.5 and 1.2 |
+
+CPU is never below zero, and the line and the isotonic curve never fall. Beyond what was seen, every curve goes on with
+the slope of the line through all measurements: an isotonic curve or a net says nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import KnobError, MetricError
+from ..predict.base import library
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Curve = Callable[[Any], Any]
+TRACE = 1e-12  # of a core, that is none
+LEAST = 0.05  # measurements below this part of the greatest weigh as if they were that
+
+
+@dataclass(frozen=True)
+class Line:
+    """$y = a + b x$, neither below zero."""
+
+    intercept: float
+    slope: float
+
+    def __call__(self, x: Any) -> Any:
+        return np.maximum(0.0, self.intercept + self.slope * np.asarray(x, dtype=float))[()]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Straight lines between points; beyond the last one, `slope`."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    slope: float
+
+    def __call__(self, x: Any) -> Any:
+        at = np.asarray(x, dtype=float)
+        beyond = np.maximum(0.0, at - self.x[-1]) * self.slope
+        return np.maximum(0.0, np.interp(at, self.x, self.y) + beyond)[()]
+
+
+@dataclass(frozen=True)
+class Net:
+    """The 1-3-1 net, each layer through tanh; beyond what it was trained on, `slope`.
+
+    x is scaled to [0, 1], y to [0, 0.9]: the paper's [0, 1] has its end where no tanh ever gets.
+    """
+
+    hidden: tuple[tuple[float, float], ...]  # weight and bias of each hidden neuron
+    out: tuple[float, ...]  # their weights, and the bias
+    low: tuple[float, float]  # of x and y
+    span: tuple[float, float]
+    slope: float
+
+    def __call__(self, x: Any) -> Any:
+        at = np.asarray(x, dtype=float)
+        inside = np.clip(at, self.low[0], self.low[0] + self.span[0])
+        weights = np.array([[w for w, _ in self.hidden], [b for _, b in self.hidden], self.out[:-1]])
+        scaled = _forward(weights, self.out[-1], (inside - self.low[0]) / self.span[0])[1]
+        y = scaled * self.span[1] + self.low[1] + np.maximum(0.0, at - inside) * self.slope
+        return np.maximum(0.0, y)[()]
+
+
+def fit_curve(x: Any, y: Any, kind: str = "linear", *, seed: int = 0) -> Line | Points | Net:
+    """A curve of this kind through the measurements; what matters is the relative error.
+
+    >>> fit_curve([0, 100, 200], [0.1, 0.3, 0.5])
+    Line(intercept=0.1, slope=0.002)
+    """
+    xs, ys = (np.asarray(values, dtype=float) for values in (x, y))
+    if kind not in KINDS:
+        raise KnobError(f"kind={kind!r}", expected=f"one of {', '.join(KINDS)}", fix="see profile.KINDS")
+    if xs.shape != ys.shape or xs.ndim != 1 or not len(xs):
+        raise MetricError(f"{xs.shape} and {ys.shape} measurements", expected="as many of both", fix="pass two rows")
+    if not (np.isfinite(xs).all() and np.isfinite(ys).all() and (xs >= 0).all() and (ys >= 0).all()):
+        raise MetricError("a measurement that is negative or no number", expected="numbers >= 0", fix="mend the meter")
+    line = _line(xs, ys)
+    return line if kind == "linear" or np.ptp(xs) == 0 or np.ptp(ys) == 0 else KINDS[kind](xs, ys, line, seed)
+
+
+def percentage_error(curve: Curve, x: Any, y: Any) -> float | None:
+    """Mean of $|\\hat y - y|/y$, where y is not all but zero; None if it is nowhere."""
+    xs, ys = (np.asarray(values, dtype=float) for values in (x, y))
+    kept = ys > 1e-3 * ys.max(initial=0.0)
+    return float(np.mean(np.abs(curve(xs[kept]) - ys[kept]) / ys[kept])) if kept.any() else None
+
+
+def _line(x: Array, y: Array) -> Line:
+    """Least squares of relative errors, with a and b >= 0."""
+    from scipy.optimize import nnls
+
+    if y.max() <= TRACE:
+        return Line(0.0, 0.0)
+    weight, scale = 1 / np.maximum(y, LEAST * y.max()), max(float(x.max()), TRACE)
+    if np.ptp(x) == 0 and scale > TRACE:  # one rate tells one number: nothing costs nothing
+        return Line(0.0, float((weight * y).sum() / (weight * x).sum()))
+    (a, b), _ = nnls(np.column_stack((weight, weight * x / scale)), weight * y)
+    return Line(_clean(a), _clean(b / scale))
+
+
+def _clean(value: float) -> float:
+    return float(f"{value:.12g}")  # 0.1, not 0.09999999999999998
+
+
+def _isotonic(x: Array, y: Array, line: Line, seed: int) -> Points:
+    model = library("sklearn.isotonic").IsotonicRegression(out_of_bounds="clip")
+    model.fit(x, y, sample_weight=1 / np.maximum(y, LEAST * y.max()))
+    return Points(tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist()), line.slope)
+
+
+def _net(x: Array, y: Array, line: Line, seed: int) -> Net:
+    low, span = (float(x.min()), float(y.min())), (float(np.ptp(x)), float(np.ptp(y)) / 0.9)
+    matter = np.maximum(y, LEAST * y.max()) ** -2
+    random = np.random.default_rng(seed)
+    weights, bias = _rprop((x - low[0]) / span[0], (y - low[1]) / span[1], matter / matter.sum(), random)
+    hidden = tuple(zip(weights[0].tolist(), weights[1].tolist(), strict=True))
+    return Net(hidden, (*weights[2].tolist(), bias), low, span, line.slope)
+
+
+def _forward(weights: Array, bias: float, x: Array) -> tuple[Array, Array]:
+    """What the hidden neurons say, and the output; rows of `weights`: from the input, biases, to the output."""
+    hidden = np.tanh(np.multiply.outer(np.tanh(x), weights[0]) + weights[1])
+    return hidden, np.tanh(hidden @ weights[2] + bias)
+
+
+def _rprop(x: Array, y: Array, matter: Array, random: np.random.Generator, steps: int = 1000) -> tuple[Array, float]:
+    """Resilient backpropagation: each weight has a step of its own, which only the sign of its slope changes."""
+    at = np.append(random.uniform(-1, 1, 9), 0.0)
+    step, before = np.full(10, 0.1), np.zeros(10)
+    best, least = at, np.inf
+    for _ in range(steps):
+        weights, bias = at[:9].reshape(3, 3), at[9]
+        hidden, out = _forward(weights, bias, x)
+        if (loss := float(matter @ (out - y) ** 2)) < least:
+            best, least = at, loss
+        back = matter * (out - y) * (1 - out**2)
+        deep = np.multiply.outer(back, weights[2]) * (1 - hidden**2)
+        slope = np.concatenate((np.tanh(x) @ deep, deep.sum(axis=0), back @ hidden, [back.sum()]))
+        same = slope * before
+        step = np.clip(step * np.where(same > 0, 1.2, np.where(same < 0, 0.5, 1.0)), 1e-9, 1.0)
+        slope = np.where(same < 0, 0.0, slope)
+        at, before = at - np.sign(slope) * step, slope
+    return best[:9].reshape(3, 3), float(best[9])
+
+
+KINDS: dict[str, Any] = {"linear": None, "isotonic": _isotonic, "network": _net}

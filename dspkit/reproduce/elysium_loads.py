@@ -1,0 +1,41 @@
+"""The loads of ELYSIUM's evaluation: the paper's shapes, between levels of ours, which the paper does not print."""
+
+from __future__ import annotations
+
+from ..workload import Sine, Square, Trace, Workload
+
+MINUTES = {"stair": 30, "step": 12, "square": 25, "sine": 25, "bursty": 48}
+# Loads that need one, two, three and four nodes (`levels_need` computes that).
+LEAST = 5.0  # records/s, all but nothing
+LEVELS = {"T1": (100.0, 240.0, 360.0, 480.0), "T2": (100.0, 200.0, 300.0, 400.0)}
+
+
+def load(name: str, shape: str, seed: int = 0) -> Workload:
+    """The paper's shapes, between our levels; `seed` is of the bursty one alone."""
+    low, mid, high, top = LEVELS[name]
+    if shape == "stair":  # six stairs of five minutes, of one to three levels
+        return Trace(tuple(300.0 * i for i in range(6)), (LEAST, high, top, high, mid, LEAST))
+    if shape == "step":  # up after two minutes, down after six
+        return Trace((0.0, 120.0, 360.0), (low, high, low))
+    if shape == "square":
+        return Square(low, high, 360.0)
+    if shape == "sine":  # three waves
+        return Sine((LEAST + top) / 2, (top - LEAST) / 2, 500.0, phase_s=125.0)
+    return bursty(LEAST, top, seed)
+
+
+def bursty(low: float, top: float, seed: int = 0, days: int = 2) -> Trace:
+    """A load shaped as tweets are, replayed sixty times as fast: days of 24 minutes, noise, and five bursts a day."""
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    t = np.arange(0.0, days * 1440.0, 5.0)
+    day = 0.5 - 0.4 * np.cos(2 * np.pi * (t - 240) / 1440) + 0.1 * np.sin(4 * np.pi * t / 1440)
+    noise, drift = random.normal(0, 0.05, len(t)), np.zeros(len(t))
+    for i in range(1, len(t)):
+        drift[i] = 0.9 * drift[i - 1] + noise[i]
+    burst = np.zeros(len(t))
+    for at in random.uniform(0, t[-1], 5 * days):
+        burst += np.where(t >= at, 0.8 * np.exp(-np.maximum(t - at, 0) / 150), 0)
+    rates = low + (top - low) * np.clip(day / 2 + drift / 2 + burst, 0, 1)
+    return Trace(tuple(t.tolist()), tuple(rates.tolist()))
