@@ -22,7 +22,7 @@ ALLOWED = {  # module: the dspkit modules it may import, at any depth of its cod
     "queueing": set(),
     "files": FOUNDATION,
 }
-POLICIES_MAY = {"core", "errors", "frozen", "knobs", "structure", "bo", "predict", "etp", "profile", "placement"}
+POLICIES_MAY = {"core", "errors", "frozen", "knobs", "structure", "bo", "predict", "etp", "profile", "placement", "queueing"}
 
 
 def _name(path: Path) -> str:
