@@ -1,11 +1,11 @@
 r"""Expected improvement, and the configuration that promises most of it.
 
-    | paper | here |
-    |---|---|
-    | $\mu(x)$, $\sigma(x)$ | posterior mean and standard deviation (Table I of the paper says variance: a misprint) |
-    | $f(x^+)$ | `best`, the best known score |
-    | $\xi$ | `xi`: improvement that does not count |
-    | $K$, $Z$ | $\mu-f(x^+)-\xi$ and $K/\sigma$ |
+| paper | here |
+|---|---|
+| $\mu(x)$, $\sigma(x)$ | posterior mean and standard deviation (Table I of the paper says variance: a misprint) |
+| $f(x^+)$ | `best`, the best known score |
+| $\xi$ | `xi`: improvement that does not count |
+| $K$, $Z$ | $\mu-f(x^+)-\xi$ and $K/\sigma$ |
 """
 
 from __future__ import annotations

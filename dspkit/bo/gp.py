@@ -7,9 +7,10 @@ r"""A Gaussian process with a Matérn 5/2 kernel: what is known of the score bet
     | $m$ | `mean`, of the samples |
     | $K$ | kernel matrix of the samples with the noise on its diagonal |
 
-$k(d)=s^2(1+\sqrt5d/\ell+5d^2/3\ell^2)e^{-\sqrt5d/\ell}$, $\mu=m+k_*^TK^{-1}(y-m)$, $\sigma^2=s^2-k_*^TK^{-1}k_*$. The posterior
-is exact and plain numpy, so that a prediction takes microseconds. $\ell$ and $s^2$ are those of the greatest marginal
-likelihood, found here on a grid that is narrowed (`by="grid"`), or by GPyTorch's gradients (`by="gpytorch"`).
+$k(d)=s^2(1+\sqrt5d/\ell+5d^2/3\ell^2)e^{-\sqrt5d/\ell}$, $\mu=m+k_*^TK^{-1}(y-m)$, $\sigma^2=s^2-k_*^TK^{-1}k_*$.
+The posterior is exact and plain numpy, so that a prediction takes microseconds. $\ell$ and $s^2$ are those of the
+greatest marginal likelihood, found here on a grid that is narrowed (`by="grid"`), or by GPyTorch's gradients
+(`by="gpytorch"`).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def fit(
     variance: tuple[float, float] = VARIANCES,
     by: str = "grid",
 ) -> GP:
-    """The GP whose `length` and `variance` make the samples likeliest, within these bounds; `mean` is theirs unless given.
+    """The GP whose `length` and `variance` make the samples likeliest, within bounds; `mean` is theirs unless given.
 
     >>> g = fit([[0.0], [0.5], [1.0]], [0.7, 0.9, 0.8])
     >>> g.predict([[0.5]])[0].round(2).tolist()
@@ -132,7 +133,9 @@ def fit(
     return GP(X, y, m, *found, noise)
 
 
-def _likeliest(X: Array, y: Array, noise: float, length: Sequence[float], variance: Sequence[float]) -> tuple[float, float]:
+def _likeliest(
+    X: Array, y: Array, noise: float, length: Sequence[float], variance: Sequence[float]
+) -> tuple[float, float]:
     """The best of a grid over the logarithms of both, narrowed around the best four times.
 
     One decomposition serves all variances at a length, so this is the whole surface and no local optimum is missed.

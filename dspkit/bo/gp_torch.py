@@ -89,4 +89,3 @@ def likeliest(
                 if done.fun < best:
                     best, found = float(done.fun), (float(np.exp(done.x[0])), float(np.exp(done.x[1])))
     return found
-

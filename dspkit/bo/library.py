@@ -58,7 +58,9 @@ class Library:
     def __post_init__(self) -> None:
         if wrong := [m for m in self.models if len(m.base) != len(self.operators)]:
             raise KnobError(
-                f"a model of {len(wrong[0].base)} operators among {self.operators}", expected="one job's", fix="see Library"
+                f"a model of {len(wrong[0].base)} operators among {self.operators}",
+                expected="one job's",
+                fix="see Library",
             )
 
     def nearest(self, rate: float) -> Model:
@@ -94,7 +96,9 @@ class Library:
         try:
             told = json.loads(text)
             if told["format"] != FORMAT:
-                raise FileError(f"{path} of format {told['format']!r}", expected=f"format {FORMAT}", fix="update dspkit")
+                raise FileError(
+                    f"{path} of format {told['format']!r}", expected=f"format {FORMAT}", fix="update dspkit"
+                )
             operators = tuple(told["operators"])
             if not all(isinstance(name, str) for name in operators):
                 raise TypeError("operators that are not names")

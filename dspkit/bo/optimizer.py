@@ -59,7 +59,9 @@ class Optimizer:
         config = _config(k, self.lattice)
         if score is None:
             if latency_s is None:
-                raise MetricError(f"{config} without a result", expected="latency_s, or a score", fix="pass one of them")
+                raise MetricError(
+                    f"{config} without a result", expected="latency_s, or a score", fix="pass one of them"
+                )
             score = _score(config, self.lattice, latency_s, self.search)
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
             raise MetricError(f"score {score!r}", expected="a finite number", fix="leave out runs that gave none")

@@ -1,4 +1,4 @@
-r"""What is taken to hold before anything was run: the prior mean of the score. Beyond the paper, which knows a constant.
+r"""What is taken to hold before anything was run: the prior mean of the score. The paper's is a constant.
 
 | kind | prior mean of F(k) |
 |---|---|
@@ -59,7 +59,9 @@ def _fitted(base: Sequence[int], samples: Sequence[Sample], alpha: float, target
     weight = 1.0 / np.maximum(late, 0.2)
     A = _features([s.k for s in samples], base)
     ridge = np.sqrt(_RIDGE) * np.eye(A.shape[1])
-    found: Array = nnls(np.vstack([A * weight[:, None], ridge]), np.concatenate([late * weight, np.zeros(len(ridge))]))[0]
+    found: Array = nnls(np.vstack([A * weight[:, None], ridge]), np.concatenate([late * weight, np.zeros(len(ridge))]))[
+        0
+    ]
     return found
 
 

@@ -53,7 +53,7 @@ def thrift(k: Any, base: Any, *, clamp: bool = True) -> Any:
 
 
 def score(k: Any, base: Any, latency_s: Any, target_s: float, alpha: float = 0.8, *, clamp: bool = True) -> Any:
-    r"""$F(k)=\alpha\min(1,l_t/l_r)+(1-\alpha)\frac1N\sum_i k'_i/k_i$ (Eq. 4): 1 is the target met with nothing to spare.
+    r"""$F(k)=\alpha\min(1,l_t/l_r)+(1-\alpha)\frac1N\sum_i k'_i/k_i$ (Eq. 4): 1 is the target met at the base.
 
     Takes one configuration, or many with a latency each; an infinite latency counts as 0 of the first term.
 
@@ -68,7 +68,9 @@ def score(k: Any, base: Any, latency_s: Any, target_s: float, alpha: float = 0.8
     latency = np.asarray(latency_s, dtype=float)
     if not (latency >= 0).all():
         raise MetricError(
-            f"a latency of {latency_s!r} s", expected="a time >= 0", fix="wait until the job is ready and puts out records"
+            f"a latency of {latency_s!r} s",
+            expected="a time >= 0",
+            fix="wait until the job is ready and puts out records",
         )
     with np.errstate(divide="ignore"):
         met = np.minimum(1.0, np.where(latency == 0, np.inf, target_s / latency))

@@ -76,11 +76,13 @@ class Lattice:
         if self.size > ENUMERATED:
             raise CapacityError(f"{self.size:,} points", expected=f"at most {ENUMERATED:,}", fix="use draw() instead")
         sides = [np.arange(a, b + 1) for a, b in zip(self.base, self.most, strict=True)]
-        return np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(sides))
+        every: Array = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(sides))
+        return every
 
     def draw(self, random: np.random.Generator, count: int) -> Array:
         """Configurations at random, all equally likely."""
-        return random.integers(self.low, self.high + 1, (count, len(self.base)))
+        drawn: Array = random.integers(self.low, self.high + 1, (count, len(self.base)))
+        return drawn
 
     def neighbours(self, X: Array) -> Array:
         """Each row with one operator one instance up or down, those inside the box."""
@@ -94,7 +96,9 @@ class Lattice:
         Levels are rounded half up, what is beyond an operator's own bounds is clamped, and doubles are left out.
         """
         if isinstance(levels, bool) or not isinstance(levels, int) or levels < 1:
-            raise KnobError(f"levels={levels!r}", expected="a whole number from 1 up", fix="the paper's examples: 6, 35")
+            raise KnobError(
+                f"levels={levels!r}", expected="a whole number from 1 up", fix="the paper's examples: 6, 35"
+            )
         first, last = max(self.base), max(self.most)
         step = (last - first) / (levels - 1) if levels > 1 else 0.0
         alike = [self.clamp([math.floor(first + i * step + 0.5)] * len(self.base)) for i in range(levels)]

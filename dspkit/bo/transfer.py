@@ -58,8 +58,8 @@ def blend(
 ) -> Blend:
     r"""What the old models say: the nearest's alone, or all of them by weight.
 
-    Weights are $e^{-2|\ln r_j/r|}$ (a model at $\sqrt e$ times the rate counts $1/e$), times the likelihood of the new samples
-    under model j up to a constant offset, $(\sum_t e_t^2/n + \text{noise})^{-(n-1)/2}$.
+    Weights are $e^{-2|\ln r_j/r|}$ (a model at $\sqrt e$ times the rate counts $1/e$), times the likelihood of the new
+    samples under model j up to a constant offset, $(\sum_t e_t^2/n + \text{noise})^{-(n-1)/2}$.
     """
     if models == "nearest" or len(library.models) == 1:
         old = library.nearest(rate)
@@ -90,7 +90,9 @@ def predicted(old: Blend, samples: Sequence[Sample], search: Search, levels: int
     if samples:
         ran = np.array([s.k for s in samples])
         left = np.array([s.score for s in samples]) - old.mean(ran)
-        guess = guess + fit(lattice.scaled(ran), left, noise=search.noise, by=search.fit).predict(lattice.scaled(fresh))[0]
+        guess = (
+            guess + fit(lattice.scaled(ran), left, noise=search.noise, by=search.fit).predict(lattice.scaled(fresh))[0]
+        )
     return (*samples, *(Sample(k, float(f)) for k, f in zip(fresh, guess, strict=True)))
 
 
@@ -110,8 +112,8 @@ def recommend(
     return search.propose(old.lattice, everything, tried={s.k for s in samples}, best=best, seed=seed)
 
 
-def _aligned(X: Any, model: Model, lattice: Lattice, align: str) -> Array:
-    X = np.atleast_2d(np.asarray(X, dtype=float))
-    if align == "absolute":
-        return X
-    return np.clip(X * (np.array(model.base) / lattice.low), 1.0, None)
+def _aligned(configs: Any, model: Model, lattice: Lattice, align: str) -> Array:
+    X: Array = np.atleast_2d(np.asarray(configs, dtype=float))
+    if align == "relative":
+        X = np.maximum(X * (np.array(model.base) / lattice.low), 1.0)
+    return X

@@ -6,8 +6,9 @@ r"""The throughput base: the least parallelism whose true rates sustain the load
     | $\bar v_i$ | `true_rate`: of one instance that never waits |
     | $k_i$, $k'_i$ | parallelism now, and recommended |
 
-$v^*_{i-1}k'_{i-1}/k_{i-1}=\bar v_{i-1}k'_{i-1}$: Eq. 3 hands the rounded-up capacity of an operator down to the next ("literal",
-with selectivities; "printed" without them and for several parents their sum). "demand" hands down what must be done.
+$v^*_{i-1}k'_{i-1}/k_{i-1}=\bar v_{i-1}k'_{i-1}$: Eq. 3 hands the rounded-up capacity of an operator down to the
+next ("literal", with selectivities; "printed" without them; for several parents their sum). "demand" hands down what
+must be done.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..core import OperatorMetrics, Snapshot, Topology
-from .ds2 import demands
+from .ds2 import demands, instant
 
 MODES = ("demand", "literal", "printed")
 
@@ -57,11 +58,6 @@ def _instances(rate: float | None, metrics: OperatorMetrics | None) -> float | N
     if metrics.true_rate:
         return rate / metrics.true_rate
     return 1.0 if instant(metrics) else None
-
-
-def instant(metrics: OperatorMetrics) -> bool:
-    """Whether it did its records in no time that its clock could tell."""
-    return metrics.processing_rate > 0 and metrics.utilisation == 0 and not metrics.true_rate
 
 
 def _capacity(

@@ -16,15 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..core import Decision, Snapshot, Topology
 from ..errors import KnobError
 from ..knobs import Knobs, knob
 from ..queueing import sojourn
 from ._runs import Run
-from ._throughput import instant
-from .ds2 import demands
+from .ds2 import demands, instant
 
 RATES = ("true", "observed")
 
@@ -63,7 +62,9 @@ def allocate(
     [4, 6, 1]
     """
     if not len(arrivals) == len(rates) or not all(a >= 0 for a in arrivals) or not all(mu > 0 for mu in rates):
-        raise KnobError(f"arrivals {arrivals}, rates {rates}", expected="as many, >= 0 and > 0", fix="leave out the idle")
+        raise KnobError(
+            f"arrivals {arrivals}, rates {rates}", expected="as many, >= 0 and > 0", fix="leave out the idle"
+        )
     if not target_s and slots is None:
         raise KnobError("neither a target nor slots", expected="one of them", fix="as in allocate(..., slots=11)")
     bounds = list(most or [10**6] * len(rates))
@@ -97,8 +98,8 @@ class DRS(Knobs):
     r"""The least slots whose mean time in a network of M/M/k queues meets the latency target.
 
     Decides once for each rate, and again after each run whose measured latency misses the target, from rates measured
-    anew. With `rates="observed"` ($R/T$, waiting included) an operator that keeps up seems to be just busy, so it gets one
-    instance more each time.
+    anew. With `rates="observed"` ($R/T$, waiting included) an operator that keeps up seems to be just busy, so it gets
+    one instance more each time.
     """
 
     name: ClassVar[str] = "drs"
@@ -130,7 +131,7 @@ class DRS(Knobs):
         late = None if seen.latency is None else seen.latency.mean
         state = state._replace(run=run.again(t))
         known = state.rate is not None and abs(rate - state.rate) <= self.rate_change * state.rate
-        why = {"rate": rate, "latency": late, "target": self.target_latency_s}
+        why: dict[str, Any] = {"rate": rate, "latency": late, "target": self.target_latency_s}
         if known and late is not None and late <= self.target_latency_s:
             return state, Decision(now, {**why, "rule": "latency is met"})
         demand, mu = demands(state.topology, seen), self._rates(seen)
