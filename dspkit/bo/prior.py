@@ -6,8 +6,8 @@ r"""What is taken to hold before anything was run: the prior mean of the score. 
 | "cost" | what slots cost is known: $(1-\alpha)\frac1N\sum k'_i/k_i$, and a constant for the latency |
 | "monotone" | the same, and $\alpha\min(1, l_t/\hat l(k))$ with a latency that falls with each $k_i$ |
 
-$\hat l(k)=a+\sum_i b_i/(2(k_i-k'_i)+1)$ with $a,b_i\ge0$ falls steeply at first and then hardly, as a wait does where
-capacity grows from just enough. It is fitted to the latencies that were measured, with errors relative to them. The
+$\hat l(k)=a+\sum_i b_i/(2(k_i-k'_i)+1)+c_ik'_i/k_i$ with $a,b_i,c_i\ge0$ never rises: it falls steeply at first, as a
+wait does where capacity grows from just enough, or as work that is divided. It is fitted to the latencies that were measured, with errors relative to them. The
 Gaussian process learns what remains, contention for instance, by which too many instances make a job slower.
 """
 
@@ -47,12 +47,13 @@ def prior_mean(kind: str, base: Sequence[int], samples: Sequence[Sample], alpha:
 
 def _features(X: Any, base: Sequence[int]) -> Array:
     X = np.atleast_2d(np.asarray(X, dtype=float))
-    beyond = np.maximum(X - np.asarray(base), 0.0)
-    return np.column_stack([np.ones(len(X)), 1.0 / (2.0 * beyond + 1.0)])
+    low = np.asarray(base)
+    beyond = np.maximum(X - low, 0.0)
+    return np.column_stack([np.ones(len(X)), 1.0 / (2.0 * beyond + 1.0), low / np.maximum(X, low)])
 
 
 def _fitted(base: Sequence[int], samples: Sequence[Sample], alpha: float, target_s: float) -> Array:
-    """$a, b_i$ of the latency over its target, none below 0."""
+    """$a, b_i, c_i$ of the latency over its target, none below 0."""
     from scipy.optimize import nnls
 
     late = np.array([_latency(s, base, alpha, target_s) for s in samples])

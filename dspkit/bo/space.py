@@ -88,7 +88,8 @@ class Lattice:
         """Each row with one operator one instance up or down, those inside the box."""
         steps = np.vstack([np.eye(len(self.base), dtype=int), -np.eye(len(self.base), dtype=int)])
         moved = (X[:, None, :] + steps).reshape(-1, len(self.base))
-        return moved[((moved >= self.low) & (moved <= self.high)).all(axis=1)]
+        inside: Array = moved[((moved >= self.low) & (moved <= self.high)).all(axis=1)]
+        return inside
 
     def bootstrap(self, levels: int = 6) -> tuple[Config, ...]:
         """The first runs: all operators alike on `levels` levels up to the most, then one of them alone at the most.
