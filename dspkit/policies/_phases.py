@@ -35,7 +35,8 @@ def throughput(p: AuTraScale, state: State, now: Config, t: float) -> tuple[Stat
     short = {n: ceil(needs[n] - 1e-9) for n, b in zip(topology.order, most, strict=True) if needs[n] > b + 1e-9}
     trial = Trial(now, seen.throughput, seen.source_rate, wanted)
     before = state.tried[-1].wanted if state.tried else None
-    state = state._replace(tried=(*state.tried, trial), short=short)
+    rate = state.rate if state.tried else seen.source_rate  # of a whole run, which swings less than a window's
+    state = state._replace(tried=(*state.tried, trial), short=short, rate=rate)
     why: Why = {"throughput": seen.throughput, "recommended": named(topology, wanted)}
     if unknown:
         why["no data"] = unknown
@@ -61,9 +62,10 @@ def begin(p: AuTraScale, state: State, seen: Snapshot | None, t: float) -> State
     ran = {s.k for s in state.samples}
     if seen is not None and state.rate == 0:
         return state._replace(phase="hold", asked=box.base, met=True)
-    if p.eager and state.samples and good(p, state, state.samples[-1]):
+    transfers = bool(state.library.models) and p.transfer != "off"
+    if (p.eager or transfers) and state.samples and good(p, state, state.samples[-1]):
         return state._replace(phase="hold", asked=box.base, met=True)
-    if state.library.models and p.transfer != "off":
+    if transfers:
         state = state._replace(phase="transfer")
         return proceed(p, state)[0] if ran else state._replace(asked=box.base, asked_at=t)
     first = box.bootstrap(p.levels) if p.bootstrap == "paper" else (box.base,)
@@ -158,6 +160,6 @@ def proceed(p: AuTraScale, state: State) -> tuple[State, Why]:
 
 
 def settle(p: AuTraScale, state: State, rule: str) -> tuple[State, Why]:
-    met = [s for s in state.samples if met(p, state, s)]
-    chosen = max(met or state.samples, key=lambda s: s.score)
+    in_time = [s for s in state.samples if met(p, state, s)]
+    chosen = max(in_time or state.samples, key=lambda s: s.score)
     return state._replace(phase="hold", asked=chosen.k, met=False), {"rule": f"{rule}: best that ran"}

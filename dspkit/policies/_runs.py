@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from ..core import Deployment, Latency, OperatorMetrics, Snapshot
@@ -13,28 +12,34 @@ class Run(NamedTuple):
 
     deployment: Deployment | None = None
     began: float = 0.0
+    warm: bool = False
     seen: Snapshot | None = None
     latencies: tuple[float, ...] = ()  # mean of each window, s
 
-    def watch(self, snapshot: Snapshot, warm_up_s: float) -> Run:
-        """With one window more; from the start if somebody changed the deployment."""
+    def watch(self, snapshot: Snapshot, warm_up_s: float, longest_s: float) -> Run:
+        """With one window more; from the start if somebody changed the deployment.
+
+        As long as it works off a second's worth of log or more it does not run as it will later: measuring begins
+        again after that, or after `longest_s`.
+        """
         run = self
         if run.deployment != snapshot.deployment:
             run = Run(snapshot.deployment, snapshot.t - snapshot.window_s)
-        if snapshot.t - snapshot.window_s - run.began < warm_up_s - 1e-6:
+        if not run.warm and snapshot.t - snapshot.window_s - run.began < warm_up_s - 1e-6:
             return run
+        drains = snapshot.lag > snapshot.source_rate and snapshot.throughput > snapshot.source_rate
+        if drains and snapshot.t - run.began < longest_s - 1e-6:
+            return run._replace(seen=None, latencies=())
         seen = snapshot if run.seen is None else together(run.seen, snapshot)
         late = () if snapshot.latency is None else (snapshot.latency.mean,)
         return run._replace(seen=seen, latencies=run.latencies + late)
 
     def again(self, t: float) -> Run:
-        """The same deployment, watched anew from now on, without another warm-up."""
-        return Run(self.deployment, -math.inf if self.seen is not None else t)
+        """The same deployment, measured anew from now on."""
+        return Run(self.deployment, t, warm=True)
 
-    def lasted(self, t: float) -> float:
-        """Seconds of this run at t; what was measured, if it goes on after an earlier one."""
-        if math.isfinite(self.began):
-            return t - self.began
+    @property
+    def measured_s(self) -> float:
         return self.seen.window_s if self.seen is not None else 0.0
 
 

@@ -125,13 +125,13 @@ class AuTraScale(Knobs):
             state = state._replace(rate=rate, first=now)
             if self.base and not state.library.models:
                 state = self._known_base(state, t)
-        run = state.run.watch(snapshot, self.warm_up_s)
+        run, whole = state.run.watch(snapshot, self.warm_up_s, LONGEST * self.running_s), self.running_s - self.warm_up_s
         state = state._replace(run=run)
         wanted = now if state.asked is None else state.asked
         if wanted != now and t - state.asked_at < LONGEST * self.running_s:
             return state, self._decide(state, snapshot, {"rule": "waits for its configuration"})
-        if run.seen is None or run.lasted(t) < self.running_s - 1e-6 or self._unclear(state, run.lasted(t)):
-            return state, self._decide(state, snapshot, {"rule": f"runs, {run.lasted(t):g} of {self.running_s:g} s"})
+        if run.seen is None or run.measured_s < whole - 1e-6 or self._unclear(state, t - run.began):
+            return state, self._decide(state, snapshot, {"rule": f"measured {run.measured_s:g} of {whole:g} s"})
         refused = (wanted,) if wanted != now else ()
         state = state._replace(queue=tuple(k for k in state.queue if k not in (now, *refused)), runs=state.runs + 1)
         state, why = throughput(self, state, now, t) if state.phase == "throughput" else judge(self, state, now)
@@ -145,9 +145,9 @@ class AuTraScale(Knobs):
         model = Model(state.rate, self.box(state).base, self.box(state).most, state.samples)
         return state.library.add(model, within=self.rate_change / 2)
 
-    def _unclear(self, state: State, lasted: float) -> bool:
+    def _unclear(self, state: State, elapsed_s: float) -> bool:
         """A run that says nothing yet: no latency, or one too noisy to tell whether it meets the target."""
-        if lasted >= LONGEST * self.running_s or not state.rate:
+        if elapsed_s >= LONGEST * self.running_s or not state.rate:
             return False
         late = state.run.latencies
         return not late or (

@@ -123,15 +123,15 @@ class DRS(Knobs):
 
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
         now, t = snapshot.deployment, snapshot.t
-        run = state.run.watch(snapshot, self.warm_up_s)
-        state = state._replace(run=run)
-        if run.seen is None or run.lasted(t) < self.running_s - 1e-6:
-            return state, Decision(now, {"runs": f"{run.lasted(t):g} of {self.running_s:g} s"})
+        run = state.run.watch(snapshot, self.warm_up_s, 3 * self.running_s)
+        state, whole = state._replace(run=run), self.running_s - self.warm_up_s
+        if run.seen is None or run.measured_s < whole - 1e-6:
+            return state, Decision(now, {"rule": f"measured {run.measured_s:g} of {whole:g} s"})
         seen, rate = run.seen, run.seen.source_rate
         late = None if seen.latency is None else seen.latency.mean
         state = state._replace(run=run.again(t))
         known = state.rate is not None and abs(rate - state.rate) <= self.rate_change * state.rate
-        why: dict[str, Any] = {"rate": rate, "latency": late, "target": self.target_latency_s}
+        why: dict[str, Any] = {"rule": "decides", "rate": rate, "latency": late, "target": self.target_latency_s}
         if known and late is not None and late <= self.target_latency_s:
             return state, Decision(now, {**why, "rule": "latency is met"})
         demand, mu = demands(state.topology, seen), self._rates(seen)

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable
 
 from .app import App
-from .autrascale import case_study, word_count
+from .autrascale import case_study, crowded_word_count, query5, query11, word_count, yahoo
 from .fission import news_entities, tweet_branches, tweet_words
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 
 __all__ = [
-    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
-    "processing", "star", "tweet_branches", "tweet_words", "word_count",
+    "App", "available", "case_study", "crowded_word_count", "diamond", "linear", "network_monitoring", "news_entities",
+    "page_load", "processing", "query5", "query11", "star", "tweet_branches", "tweet_words", "word_count", "yahoo",
 ]  # fmt: skip
 
 
