@@ -12,8 +12,21 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from dspkit.bo import (
-    GP, Lattice, Library, Model, Optimizer, Sample, Search, acquisition, expected_improvement, fit,
-    log_expected_improvement, propose, score, stop_threshold, thrift,
+    GP,
+    Lattice,
+    Library,
+    Model,
+    Optimizer,
+    Sample,
+    Search,
+    acquisition,
+    expected_improvement,
+    fit,
+    log_expected_improvement,
+    propose,
+    score,
+    stop_threshold,
+    thrift,
 )  # fmt: skip
 from dspkit.bo.prior import KINDS, prior_mean
 from dspkit.bo.transfer import blend, predicted, recommend
@@ -72,7 +85,9 @@ def test_grid_gpytorch_and_scikit_learn_find_the_same_likelihood(seed):
     kernel = ConstantKernel(0.1, (1e-4, 1.0)) * Matern(0.5, (0.05, 5.0), nu=2.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = GaussianProcessRegressor(kernel, alpha=1e-4, n_restarts_optimizer=8, random_state=0).fit(X, y - y.mean())
+        theirs = GaussianProcessRegressor(kernel, alpha=1e-4, n_restarts_optimizer=8, random_state=0).fit(
+            X, y - y.mean()
+        )
     found = [fit(X, y, by=by).log_likelihood for by in ("grid", "gpytorch")]
     assert found == pytest.approx([theirs.log_marginal_likelihood_value_] * 2, abs=2e-3)
 
@@ -80,7 +95,9 @@ def test_grid_gpytorch_and_scikit_learn_find_the_same_likelihood(seed):
 @pytest.mark.parametrize("z", [3.0, 0.5, -0.5, -2.0, -6.0])
 def test_expected_improvement_is_the_integral(z):
     mean, sigma, best, xi = 0.9 + z * 0.05 + 0.01, 0.05, 0.9, 0.01
-    integral, _ = quad(lambda f: (f - best - xi) * norm.pdf(f, mean, sigma), best + xi, mean + 20 * sigma, epsabs=1e-300)
+    integral, _ = quad(
+        lambda f: (f - best - xi) * norm.pdf(f, mean, sigma), best + xi, mean + 20 * sigma, epsabs=1e-300
+    )
     assert expected_improvement(mean, sigma, best, xi) == pytest.approx(integral, rel=1e-6)
 
 
@@ -121,7 +138,9 @@ def test_the_proposal_is_that_of_exhaustive_search(seed, monkeypatch):
 
 
 def test_ties_go_to_the_fewest_slots_and_then_to_the_first():
-    flat = lambda X: (np.full(len(X), 0.9), np.full(len(X), 0.1))
+    def flat(X):
+        return np.full(len(X), 0.9), np.full(len(X), 0.1)
+
     assert propose(flat, Lattice((1, 1), 5), 0.9, tried={(1, 1)}).k == (1, 2)
     assert propose(flat, Lattice((1, 1), 5), 0.9, tried={(1, 1), (1, 2)}).k == (2, 1)
 
@@ -205,7 +224,9 @@ def test_equal_samples_and_coinciding_ones_do_no_harm():
     assert np.isfinite(twice.predict([[0.0, 0.0], [1.0, 1.0]])).all()
 
 
-@pytest.mark.parametrize("wrong", [([[0.0]], [math.nan]), ([[0.0]], []), ([[0.0], [1.0]], [0.5]), ([[math.inf]], [0.5])])
+@pytest.mark.parametrize(
+    "wrong", [([[0.0]], [math.nan]), ([[0.0]], []), ([[0.0], [1.0]], [0.5]), ([[math.inf]], [0.5])]
+)
 def test_a_process_of_nonsense_is_refused(wrong):
     with pytest.raises(MetricError):
         fit(*wrong)
@@ -227,7 +248,10 @@ def test_the_optimizer_refuses_what_it_cannot_use():
 def test_the_optimizer_finds_a_known_best_and_asks_nothing_twice(prior, within):
     """The best lies in a corner, behind a kink: what knows the cost of slots finds it, the paper's constant nearly."""
     box, target = Lattice((2, 3), 20), 0.1
-    truth = lambda k: 0.04 + 0.1 / k[0] + 0.12 / k[1]
+
+    def truth(k):
+        return 0.04 + 0.1 / k[0] + 0.12 / k[1]
+
     points = box.points()
     best = max(score(k, box.base, truth(k), target) for k in points.tolist())
     optimizer = Optimizer(box, Search(target_s=target, prior=prior), levels=3)
@@ -270,7 +294,9 @@ def test_prior_means():
     monotone = prior_mean("monotone", box.base, samples, 0.8, 0.1)
     assert monotone(some) == pytest.approx([score(k, box.base, late(k), 0.1) for k in some], abs=0.03)
     kept = [s._replace(latency_s=None) for s in samples]  # scores alone: latencies below the target are not known
-    assert prior_mean("monotone", box.base, kept, 0.8, 0.1)([(2, 3)]) == pytest.approx(score((2, 3), (2, 3), 0.25, 0.1), abs=0.1)
+    assert prior_mean("monotone", box.base, kept, 0.8, 0.1)([(2, 3)]) == pytest.approx(
+        score((2, 3), (2, 3), 0.25, 0.1), abs=0.1
+    )
     for k in ((3, 3), (2, 4), (7, 9)):  # more instances never expect more latency
         cost = 0.2 * thrift(k, box.base)
         assert monotone([k]) - cost >= monotone([(2, 3)]) - 0.2 - 1e-12

@@ -7,8 +7,9 @@ r"""What is taken to hold before anything was run: the prior mean of the score. 
 | "monotone" | the same, and $\alpha\min(1, l_t/\hat l(k))$ with a latency that falls with each $k_i$ |
 
 $\hat l(k)=a+\sum_i b_i/(2(k_i-k'_i)+1)+c_ik'_i/k_i$ with $a,b_i,c_i\ge0$ never rises: it falls steeply at first, as a
-wait does where capacity grows from just enough, or as work that is divided. It is fitted to the latencies that were measured, with errors relative to them. The
-Gaussian process learns what remains, contention for instance, by which too many instances make a job slower.
+wait does where capacity grows from just enough, or as work that is divided. It is fitted to the latencies that were
+measured, with errors relative to them. The Gaussian process learns what remains, contention for instance, by which too
+many instances make a job slower.
 """
 
 from __future__ import annotations

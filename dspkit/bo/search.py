@@ -55,7 +55,8 @@ class Search(Knobs):
             raise MetricError(
                 f"samples of shape {X.shape}", expected=f"{len(lattice.base)} operators each", fix="one job, one search"
             )
-        prior = prior_mean(self.prior, lattice.base, samples, self.alpha, self.target_s)
+        measured = [s for s in samples if s.latency_s is not None]  # of a transfer, those that really ran
+        prior = prior_mean(self.prior, lattice.base, measured or samples, self.alpha, self.target_s)
         return Surrogate(lattice, prior, fit(lattice.scaled(X), y - prior(X), noise=self.noise, by=self.fit))
 
     def propose(

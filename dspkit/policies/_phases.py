@@ -154,6 +154,8 @@ def proceed(p: AuTraScale, state: State) -> tuple[State, Why]:
     else:
         found = p.search.propose(box, state.samples, seed=seed)
     if found is None or found.improvement < LEAST:
+        if state.phase == "transfer":  # the old model sees no hope: what was really run may
+            return proceed(p, state._replace(phase="search"))
         return settle(p, state, "no improvement expected")
     more |= {"posterior mean": found.mean, "sigma": found.sigma, "expected improvement": found.improvement}
     return state._replace(asked=found.k), {"rule": "expected improvement", **more}

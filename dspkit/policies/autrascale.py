@@ -125,7 +125,10 @@ class AuTraScale(Knobs):
             state = state._replace(rate=rate, first=now)
             if self.base and not state.library.models:
                 state = self._known_base(state, t)
-        run, whole = state.run.watch(snapshot, self.warm_up_s, LONGEST * self.running_s), self.running_s - self.warm_up_s
+        run, whole = (
+            state.run.watch(snapshot, self.warm_up_s, LONGEST * self.running_s),
+            self.running_s - self.warm_up_s,
+        )
         state = state._replace(run=run)
         wanted = now if state.asked is None else state.asked
         if wanted != now and t - state.asked_at < LONGEST * self.running_s:

@@ -1,4 +1,4 @@
-"""AuTraScale's evaluation on the simulator: `python -m dspkit.reproduce.autrascale` prints its tables beside the paper's.
+"""AuTraScale's evaluation on the simulator: `python -m dspkit.reproduce.autrascale` prints its tables.
 
 Applications are those of `topologies/autrascale.py`; a configuration runs for ten minutes in the latency test and five
 in the throughput test, as in the paper, and the first half is not counted. What is judged at the end is measured once
@@ -42,7 +42,7 @@ PRINTED: dict[tuple[str, str, str], tuple[tuple[int, ...], float, int, bool]] = 
     ("yahoo", "down", "DRS true"): ((40, 33, 33, 33, 40), 247, 2, True),
     ("yahoo", "down", "AuTraScale"): ((22, 2, 1, 1, 36), 246, 1, True),
 }
-STARTS = {
+STARTS: dict[str, dict[str, tuple[int, ...]]] = {
     "crowded_word_count": {"up": (1, 3, 12, 2), "down": (36, 32, 24, 20)},
     "yahoo": {"up": (4, 2, 1, 1, 4), "down": (40, 40, 40, 40, 40)},
 }
@@ -130,7 +130,7 @@ def play(policy: Any, app: App, start: Sequence[int], *, seed: int = 1) -> tuple
         if isinstance(policy, AuTraScale):
             if state.phase == "hold":
                 return k, state.iterations, state, state.runs
-        elif "recommended" in why and (not step.rescaled or changes >= 12) or why.get("rule") == "latency is met":
+        elif ("recommended" in why and (not step.rescaled or changes >= 12)) or why.get("rule") == "latency is met":
             break
     return k, changes, state, runs
 
@@ -149,10 +149,11 @@ def throughput_table(seed: int = 1) -> pd.DataFrame:
 
 def _throughput_phase(policy: AuTraScale, app: App, seed: int) -> dict[str, Any]:
     """AuTraScale up to its base; then DS2 in five-minute intervals for 12 of them."""
-    base, rounds, rule = (), 0, ""
+    base: tuple[int, ...] = ()
+    rounds, rule = 0, ""
     for step in mape(policy, Rerun(app, (1,) * len(app.topology.order), seed), steps=600, seed=seed):
         if isinstance(step.state, State) and step.state.phase != "throughput" and step.decision:
-            base, rounds, rule = step.state.base, len(step.state.tried), step.decision.why["rule"]
+            base, rounds, rule = step.state.base or (), len(step.state.tried), step.decision.why["rule"]
             break
     ds2: Policy = DS2(interval_s=300.0)
     ks = [s.deployment for s in mape(ds2, Rerun(app, (1,) * len(app.topology.order), seed), steps=360) if s.rescaled]
@@ -161,7 +162,7 @@ def _throughput_phase(policy: AuTraScale, app: App, seed: int) -> dict[str, Any]
         "AuTraScale": base,
         "rounds": rounds,
         "stopped because": rule,
-        "its rate": measure(app, base or (), seed)[0],
+        "its rate": measure(app, base, seed)[0],
         "DS2": tuple(last.parallelism[n] for n in app.topology.order),
         "DS2 changes": len(ks),
         "DS2 rate": measure(app, tuple(last.parallelism[n] for n in app.topology.order), seed)[0],
@@ -176,7 +177,7 @@ def latency_table(seeds: Sequence[int] = (1,), jobs: Sequence[str] = tuple(START
     for (job, direction, method), printed in PRINTED.items():
         app = {"crowded_word_count": crowded_word_count, "yahoo": yahoo}[job]()
         for seed in seeds if job in jobs else ():
-            common = {"target_latency_s": app.target_latency_s, "running_s": 600.0, "warm_up_s": 300.0}
+            common: dict[str, Any] = {"target_latency_s": app.target_latency_s, "running_s": 600.0, "warm_up_s": 300.0}
             if method == "AuTraScale":
                 policy: Any = AuTraScale(**options(app), base=named(app, BASES[job]))
             else:
@@ -186,13 +187,24 @@ def latency_table(seeds: Sequence[int] = (1,), jobs: Sequence[str] = tuple(START
             met = late <= app.target_latency_s and rate >= 0.98 * app.load.mean_per_s  # type: ignore[attr-defined]
             rows.append(
                 {
-                    "job": job, "start": direction, "method": method, "seed": seed,
-                    "k, paper": printed[0], "k": k, "slots, paper": sum(printed[0]), "slots": sum(k),
-                    "ms, paper": printed[1], "ms": 1e3 * late, "rate": rate,
+                    "job": job,
+                    "start": direction,
+                    "method": method,
+                    "seed": seed,
+                    "k, paper": printed[0],
+                    "k": k,
+                    "slots, paper": sum(printed[0]),
+                    "slots": sum(k),
+                    "ms, paper": printed[1],
+                    "ms": 1e3 * late,
+                    "rate": rate,
                     "score": score(k, BASES[job], late, app.target_latency_s),
-                    "iterations, paper": printed[2], "iterations": iterations, "runs": runs,
-                    "QoS, paper": printed[3], "QoS": met,
-                }  # fmt: skip
+                    "iterations, paper": printed[2],
+                    "iterations": iterations,
+                    "runs": runs,
+                    "QoS, paper": printed[3],
+                    "QoS": met,
+                }
             )
     return pd.DataFrame(rows)
 

@@ -44,8 +44,8 @@ def case_study() -> App:
 def crowded_word_count(rate_per_s: float = 350e3) -> App:
     """AuTraScale's word count of the latency test: instances disturb each other, and load swings by 15 % in 10 s.
 
-    Ideal scaling at 350 k records/s would need 3, 4, 10, 10 instances. `count` loses so much to coherency that it needs 12,
-    does most with 22, and with 40 hardly more than with 12; the throughput base 3, 4, 12, 10 is the paper's.
+    Ideal scaling at 350 k records/s would need 3, 4, 10, 9 instances. `count` loses so much to coherency that it needs
+    12, does most with 22, and with 40 hardly more than with 12; the throughput base 3, 4, 12, 10 is the paper's.
     """
     services = {
         "source": Service(1 / 124e3, contention=0.002, coherency=0.002, queue_records=1e4),
@@ -59,8 +59,8 @@ def crowded_word_count(rate_per_s: float = 350e3) -> App:
 def yahoo(rate_per_s: float = 34e3) -> App:
     """The Yahoo benchmark as a chain; its last operator waits for an external store that takes 36.6 k calls/s.
 
-    34 instances of it keep up with 34 k records/s on average, 36 with the swings too; above the store's own limit more of
-    them only wait longer.
+    34 instances of it keep up with 34 k records/s on average, 36 with the swings too; above the store's own limit more
+    of them only wait longer.
     """
     disturbed = {"contention": 0.002, "coherency": 0.0004, "queue_records": 1e4}
     rates = {"source": 9.6e3, "parse": 19e3, "filter": 60e3, "project": 70e3}
