@@ -125,18 +125,17 @@ class AuTraScale(Knobs):
             state = state._replace(rate=rate, first=now)
             if self.base and not state.library.models:
                 state = self._known_base(state, t)
-        run, whole = (
-            state.run.watch(snapshot, self.warm_up_s, LONGEST * self.running_s),
-            self.running_s - self.warm_up_s,
-        )
-        state = state._replace(run=run)
+        run = state.run.watch(snapshot, self.warm_up_s, LONGEST * self.running_s)
+        state, whole = state._replace(run=run), self.running_s - self.warm_up_s
         wanted = now if state.asked is None else state.asked
         if wanted != now and t - state.asked_at < LONGEST * self.running_s:
             return state, self._decide(state, snapshot, {"rule": "waits for its configuration"})
         if run.seen is None or run.measured_s < whole - 1e-6 or self._unclear(state, t - run.began):
             return state, self._decide(state, snapshot, {"rule": f"measured {run.measured_s:g} of {whole:g} s"})
         refused = (wanted,) if wanted != now else ()
-        state = state._replace(queue=tuple(k for k in state.queue if k not in (now, *refused)), runs=state.runs + 1)
+        state = state._replace(
+            queue=tuple(k for k in state.queue if k not in (now, *refused)), runs=state.runs + (state.phase != "hold")
+        )
         state, why = throughput(self, state, now, t) if state.phase == "throughput" else judge(self, state, now)
         state = state._replace(run=state.run.again(t), asked_at=t)
         return state, self._decide(state, snapshot, why)
