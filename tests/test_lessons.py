@@ -11,7 +11,7 @@ from dspkit import lessons, report, ui
 from dspkit.knobs import call, knobs
 from dspkit.plots import PLOTLY_MIME
 
-ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault()]
+ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault(), lessons.Scorer(), lessons.Transfer()]
 
 
 def test_each_file_is_a_lesson_that_is_exported():

@@ -6,6 +6,8 @@ plain call.
 
 from .contention import Contention
 from .fault import Fault
+from .scorer import Scorer
+from .transfer import Transfer
 from .waiting import Waiting
 
-__all__ = ["Contention", "Fault", "Waiting"]
+__all__ = ["Contention", "Fault", "Scorer", "Transfer", "Waiting"]
