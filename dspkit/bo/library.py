@@ -33,10 +33,14 @@ class Model:
                 expected="a rate >= 0 and a sample at least",
                 fix="keep what was really run",
             )
-        if any(len(s.k) != len(self.lattice.base) or not _number(s.score) for s in self.samples):
+        box = Lattice(self.base, self.most)
+        if any(len(s.k) != len(box.base) or not _number(s.score) for s in self.samples):
             raise MetricError(
                 "samples of other operators, or without a score", expected="one job's", fix="keep jobs apart"
             )
+        plain = (s._replace(k=tuple(map(int, s.k)), score=float(s.score)) for s in self.samples)  # numpy's too
+        for name, value in (("base", box.base), ("most", box.most), ("samples", tuple(plain))):
+            object.__setattr__(self, name, value)
 
     @cached_property
     def lattice(self) -> Lattice:
@@ -75,14 +79,16 @@ class Library:
         return Library(self.operators, tuple(sorted((*kept, model), key=lambda m: m.rate)))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write it as JSON."""
-        models = [
-            {"rate_per_s": m.rate, "base": m.base, "most": m.most, "samples": [s._asdict() for s in m.samples]}
+        """Write it as JSON, a line a sample."""
+        models = ",\n".join(
+            f' {{"rate_per_s": {json.dumps(m.rate)}, "base": {list(m.base)}, "most": {list(m.most)}, "samples": [\n'
+            + ",\n".join(f"  {json.dumps(s._asdict())}" for s in m.samples)
+            + "\n ]}"
             for m in self.models
-        ]
-        told = {"format": FORMAT, "kind": "dspkit model library", "operators": self.operators, "models": models}
-        text = json.dumps(told, indent=1)
-        return files.write(path, lambda p: p.write_text(text + "\n", encoding="utf-8"), overwrite=overwrite)
+        )
+        head = f'{{"format": {FORMAT}, "kind": "dspkit model library", "operators": {json.dumps(self.operators)},'
+        text = f'{head}\n"models": [\n{models}\n]}}\n'
+        return files.write(path, lambda p: p.write_text(text, encoding="utf-8"), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Library:

@@ -49,7 +49,7 @@ def posterior(
         {
             "type": "heatmap", "x": across.tolist(), "y": up.tolist(), "z": values.reshape(shape).T.round(6).tolist(),
             "customdata": sigma.reshape(shape).T.round(5).tolist(), "colorscale": "Cividis",
-            "colorbar": {"x": at, "thickness": 11, "len": 0.9},
+            "colorbar": {"x": at, "thickness": 11, "len": 0.9, "tickformat": "~g"},
             "hovertemplate": f"%{{x}} and %{{y}} instances<br>{word} %{{z:.4f}}, σ %{{customdata:.4f}}<extra></extra>",
         }
         for values, at, word in ((mean, 0.44, "score"), (gain, 1.01, "improvement"))
@@ -72,15 +72,17 @@ def posterior(
     for trace in (dots, ring, star):
         if trace:
             traces += [trace, {**trace, "xaxis": "x2", "yaxis": "y2", "showlegend": False}]
-    heads = ((0.2, "expected score"), (0.78, "expected improvement"))
+    heads = ((0.21, "expected score"), (0.79, "expected improvement"))
+    ends = [{"range": [float(a) - 0.8, float(b) + 0.8], "zeroline": False} for a, b in zip(low, high, strict=True)]
     layout = {
-        "xaxis": axis(f"instances of {names[0]}", domain=[0, 0.42]),
-        "xaxis2": axis(f"instances of {names[0]}", domain=[0.58, 1.0], anchor="y2"),
-        "yaxis": axis(f"instances of {names[1]}"),
-        "yaxis2": axis(f"instances of {names[1]}", anchor="x2"),
+        "xaxis": axis(f"instances of {names[0]}", domain=[0, 0.42], **ends[0]),
+        "xaxis2": axis(f"instances of {names[0]}", domain=[0.58, 1.0], anchor="y2", **ends[0]),
+        "yaxis": axis(f"instances of {names[1]}", **ends[1]),
+        "yaxis2": axis(f"instances of {names[1]}", anchor="x2", **ends[1]),
         "legend": {"orientation": "h", "y": -0.2},
         "annotations": [
-            {"x": x, "y": 1.02, "xref": "paper", "yref": "paper", "yanchor": "bottom", "showarrow": False, "text": text}
+            {"x": x, "y": 1.02, "xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "bottom",
+             "showarrow": False, "text": text}
             for x, text in heads
         ],
     }  # fmt: skip
