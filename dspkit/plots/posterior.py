@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -45,15 +46,24 @@ def posterior(
     best = max(samples, key=lambda s: s.score)
     gain = expected_improvement(mean, sigma, best.score, xi)
     shape = (len(across), len(up))
-    first, second = (
-        {
-            "type": "heatmap", "x": across.tolist(), "y": up.tolist(), "z": values.reshape(shape).T.round(6).tolist(),
-            "customdata": sigma.reshape(shape).T.round(5).tolist(), "colorscale": "Cividis",
-            "colorbar": {"x": at, "thickness": 11, "len": 0.9, "tickformat": "~g"},
-            "hovertemplate": f"%{{x}} and %{{y}} instances<br>{word} %{{z:.4f}}, σ %{{customdata:.4f}}<extra></extra>",
-        }
-        for values, at, word in ((mean, 0.44, "score"), (gain, 1.01, "improvement"))
-    )  # fmt: skip
+    floor = max(float(gain.max()), 1e-300) * 1e-6  # six powers of ten are more than eyes can tell apart
+    powers = np.log10(np.maximum(gain, floor))
+    told = np.stack([sigma, gain], axis=-1).reshape(*shape, 2).transpose(1, 0, 2)
+    common: Spec = {
+        "type": "heatmap", "x": across.tolist(), "y": up.tolist(), "colorscale": "Cividis",
+        "customdata": [[[float(f"{v:.4g}") for v in cell] for cell in line] for line in told.tolist()],
+    }  # fmt: skip
+    bar: Spec = {"thickness": 11, "len": 0.9}
+    ticks = list(range(math.ceil(powers.min()), math.floor(powers.max()) + 1))
+    first: Spec = {
+        **common, "z": mean.reshape(shape).T.round(6).tolist(), "colorbar": {**bar, "x": 0.405},
+        "hovertemplate": "%{x} and %{y} instances<br>score %{z:.4f} ± %{customdata[0]:.4f}<extra></extra>",
+    }  # fmt: skip
+    second: Spec = {
+        **common, "z": powers.reshape(shape).T.round(4).tolist(),
+        "colorbar": {**bar, "x": 0.985, "tickvals": ticks, "ticktext": [f"1e{n}" for n in ticks]},
+        "hovertemplate": "%{x} and %{y} instances<br>improvement %{customdata[1]:.2g}<extra></extra>",
+    }  # fmt: skip
     traces: list[Spec] = [first, {**second, "xaxis": "x2", "yaxis": "y2"}]
     if threshold is not None:
         line = {"color": "white", "width": 2, "dash": "dash"}
@@ -72,13 +82,13 @@ def posterior(
     for trace in (dots, ring, star):
         if trace:
             traces += [trace, {**trace, "xaxis": "x2", "yaxis": "y2", "showlegend": False}]
-    heads = ((0.21, "expected score"), (0.79, "expected improvement"))
+    heads = ((0.2, "expected score"), (0.78, "expected improvement"))
     ends = [{"range": [float(a) - 0.8, float(b) + 0.8], "zeroline": False} for a, b in zip(low, high, strict=True)]
     layout = {
-        "xaxis": axis(f"instances of {names[0]}", domain=[0, 0.42], **ends[0]),
-        "xaxis2": axis(f"instances of {names[0]}", domain=[0.58, 1.0], anchor="y2", **ends[0]),
+        "xaxis": axis(f"instances of {names[0]}", domain=[0, 0.4], **ends[0]),
+        "xaxis2": axis(f"instances of {names[0]}", domain=[0.58, 0.98], anchor="y2", **ends[0]),
         "yaxis": axis(f"instances of {names[1]}", **ends[1]),
-        "yaxis2": axis(f"instances of {names[1]}", anchor="x2", **ends[1]),
+        "yaxis2": axis("", anchor="x2", **ends[1]),
         "legend": {"orientation": "h", "y": -0.2},
         "annotations": [
             {"x": x, "y": 1.02, "xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "bottom",

@@ -9,7 +9,7 @@ from dspkit.reproduce import autrascale as paper
 
 @pytest.fixture(scope="module")
 def latency():
-    return paper.latency_table((1,)).set_index(["job", "start", "method"])
+    return paper.latency_table((1,)).set_index(["job", "start", "method"]).sort_index()
 
 
 def test_throughput_bases_are_the_papers_in_at_most_four_rounds():
