@@ -112,9 +112,12 @@ def monotone_runs_over_constant() -> Claim:
 
 
 def sure_stop_misses() -> Claim:
-    """Option (b): share of jobs whose kept configuration misses the target over an hour, when 95 % are asked for."""
+    """Option (b): share of jobs whose kept configuration misses the target in 20 more trials.
+
+    95 % are asked for; of 30 jobs more than 4 then miss by chance once in sixty times.
+    """
     missed = {way: 1 - fmean(_kept(way)) for way in ("paper", "sure")}
-    return Claim(missed["sure"], "share", target=0.05, better="lower", detail={**missed, **_summary("paper", "sure")})
+    return Claim(missed["sure"], "share", target=4 / 30, better="lower", detail={**missed, **_summary("paper", "sure")})
 
 
 def weighted_runs_over_nearest() -> Claim:

@@ -100,7 +100,7 @@ def judge(p: AuTraScale, state: State, now: Config) -> tuple[State, Why]:
     """One run of the search, or of what is held."""
     if state.phase == "hold" and not state.rate:
         return state, {"rule": "nothing comes in"}
-    sure = verdict(state.run.latencies, p.target_latency_s, p.confidence)
+    sure = verdict(state.run.latencies, p.target_latency_s, p.each_look)
     state = sampled(p, state, now)
     sample = state.samples[-1]
     fine = good(p, state, sample) and (sure is True or p.confidence <= 0.5)

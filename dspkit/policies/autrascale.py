@@ -130,7 +130,7 @@ class AuTraScale(Knobs):
         wanted = now if state.asked is None else state.asked
         if wanted != now and t - state.asked_at < LONGEST * self.running_s:
             return state, self._decide(state, snapshot, {"rule": "waits for its configuration"})
-        if run.seen is None or run.measured_s < whole - 1e-6 or self._unclear(state, t - run.began):
+        if run.seen is None or run.measured_s < whole - 1e-6 or self._unclear(state, t - run.began, snapshot.window_s):
             return state, self._decide(state, snapshot, {"rule": f"measured {run.measured_s:g} of {whole:g} s"})
         refused = (wanted,) if wanted != now else ()
         state = state._replace(
@@ -147,14 +147,22 @@ class AuTraScale(Knobs):
         model = Model(state.rate, self.box(state).base, self.box(state).most, state.samples)
         return state.library.add(model, within=self.rate_change / 2)
 
-    def _unclear(self, state: State, elapsed_s: float) -> bool:
+    def _unclear(self, state: State, elapsed_s: float, window_s: float) -> bool:
         """A run that says nothing yet: no latency, or one too noisy to tell whether it meets the target."""
         if elapsed_s >= LONGEST * self.running_s or not state.rate:
             return False
-        late = state.run.latencies
-        return not late or (
-            state.phase != "throughput" and verdict(late, self.target_latency_s, self.confidence) is None
-        )
+        late, run = state.run.latencies, state.run
+        if not late or self.confidence <= 0.5 or state.phase == "throughput" or run.seen is None:
+            return not late
+        # looked at only once in each further running time: whoever looks at every window sees luck sooner or later
+        over = run.measured_s % (self.running_s - self.warm_up_s)
+        between = over >= window_s - 1e-6
+        return between or verdict(late, self.target_latency_s, self.each_look) is None
+
+    @property
+    def each_look(self) -> float:
+        """The confidence of one look, of the at most LONGEST at a run."""
+        return 1 - (1 - self.confidence) / LONGEST if self.confidence > 0.5 else self.confidence
 
     def limits(self, topology: Topology) -> Config:
         return tuple(
