@@ -77,10 +77,10 @@ def propose(
 ) -> Proposal | None:
     """The configuration of the greatest expected improvement that was not tried; None if all were.
 
-    Small boxes are looked through; of large ones 20,000 points at random, and uphill from the best ten, one instance at
-    a time. Of equals the one of the fewest slots is taken, then the first in order.
+    Small boxes are looked through; of large ones 20,000 points at random, and uphill from the best ten, operator by
+    operator. Of equals the one of the fewest slots is taken, then the first in order.
     """
-    known = set(tried)
+    known = _codes(lattice, [k for k in tried if k in lattice])
 
     def worth(X: Array) -> Array:
         parts = [log_expected_improvement(*posterior(X[i : i + CHUNK]), best, xi) for i in range(0, len(X), CHUNK)]
@@ -103,32 +103,44 @@ def propose(
 
 
 def _climb(
-    X: Array, found: Array, worth: Callable[[Array], Array], lattice: Lattice, known: set[Config]
+    X: Array, found: Array, worth: Callable[[Array], Array], lattice: Lattice, known: Array
 ) -> tuple[Array, Array]:
-    """The best points, and what lies uphill of them: all climb together until none of them finds a better neighbour."""
+    """The best points, and what lies uphill of them, a step or eight at a time for one operator.
+
+    All climb together until none of them finds a better neighbour.
+    """
     order = np.argsort(-found, kind="stable")[:CLIMBERS]
     at, height = X[order], found[order]
     while True:
-        around = np.unique(_fresh(lattice.neighbours(at), known, lattice), axis=0)
+        around = _fresh(np.concatenate([lattice.neighbours(at, step) for step in (1, 8)]), known, lattice)
         if not len(around):
             return at, height
-        values = worth(around)
-        everything, heights = np.vstack([at, around]), np.concatenate([height, values])
-        everything, first = np.unique(everything, axis=0, return_index=True)
-        heights = heights[first]
+        around = around[np.unique(_codes(lattice, around), return_index=True)[1]]
+        everything, heights = np.concatenate([at, around]), np.concatenate([height, worth(around)])
+        first = np.unique(_codes(lattice, everything), return_index=True)[1]
+        everything, heights = everything[first], heights[first]
         order = np.argsort(-heights, kind="stable")[:CLIMBERS]
         if heights[order[0]] <= height[0] + 1e-12:
             return at, height
         at, height = everything[order], heights[order]
 
 
-def _fresh(X: Array, known: set[Config], lattice: Lattice) -> Array:
-    """The rows that were not tried."""
-    inside = np.array([k for k in known if k in lattice], dtype=X.dtype)
-    if not len(inside):
+def _codes(lattice: Lattice, X: Any) -> Array:
+    """A number for each configuration; beyond 2**64 of them two may share one."""
+    if not len(X):
+        return np.empty(0, dtype=np.int64)
+    place = [1]
+    for a, b in zip(lattice.base[:-1], lattice.most[:-1], strict=True):
+        place.append(place[-1] * (b - a + 1) % 2**64)
+    found: Array = (np.asarray(X, dtype=np.int64) - lattice.low) @ np.array(place, dtype=np.uint64).astype(np.int64)
+    return found
+
+
+def _fresh(X: Array, known: Array, lattice: Lattice) -> Array:
+    """The rows whose code is not known."""
+    if not len(known):
         return X
-    place = np.cumprod(np.concatenate(([1], (lattice.high - lattice.low + 1)[:-1].astype(object))))
-    if lattice.size < 2**62:
-        place = place.astype(np.int64)
-    fresh: Array = X[~np.isin((X - lattice.low) @ place, (inside - lattice.low) @ place)]
+    known, codes = np.sort(known), _codes(lattice, X)
+    place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    fresh: Array = X[known[place] != codes]
     return fresh

@@ -84,9 +84,9 @@ class Lattice:
         drawn: Array = random.integers(self.low, self.high + 1, (count, len(self.base)))
         return drawn
 
-    def neighbours(self, X: Array) -> Array:
-        """Each row with one operator one instance up or down, those inside the box."""
-        steps = np.vstack([np.eye(len(self.base), dtype=int), -np.eye(len(self.base), dtype=int)])
+    def neighbours(self, X: Array, step: int = 1) -> Array:
+        """Each row with one operator `step` instances up or down, those inside the box."""
+        steps = step * np.vstack([np.eye(len(self.base), dtype=int), -np.eye(len(self.base), dtype=int)])
         moved = (X[:, None, :] + steps).reshape(-1, len(self.base))
         inside: Array = moved[((moved >= self.low) & (moved <= self.high)).all(axis=1)]
         return inside
