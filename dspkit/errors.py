@@ -53,3 +53,7 @@ class FileError(DspkitError):
 
 class BackendError(DspkitError):
     """A backend that is closed, or that cannot do what it is asked."""
+
+
+class CapacityError(DspkitError):
+    """What is asked for needs more than there is: the cluster is too small."""

@@ -127,3 +127,32 @@ def test_literal_ds2_leaves_sources_alone():
 def test_knobs_out_of_range_are_refused(knobs):
     with pytest.raises(KnobError, match=f"DS2.{next(iter(knobs))}"):
         DS2(**knobs)
+
+
+def test_within_a_policy_interval_windows_do_not_count():
+    snapshots = [_snapshot(10 * i, rate) for i, rate in enumerate((50, 25, 20, 10, 5))]
+    assert _play(DS2(interval_s=30), snapshots) == [2, 1, 1, 10, 1]  # nobody obeys here: 1 is what runs
+    assert _play(DS2(interval_s=10), snapshots) == _play(DS2(), snapshots)
+
+
+def test_an_operator_faster_than_its_clock_needs_one_instance():
+    snapshot = _snapshot(10, 50, 3)
+    instant = dataclasses.replace(snapshot.operators["op"], true_rate=None, utilisation=0.0)
+    assert _play(DS2(), [dataclasses.replace(snapshot, operators={**snapshot.operators, "op": instant})]) == [1]
+
+
+def test_one_output_rate_for_all_edges_is_the_mean_of_them():
+    """Equal to ours where the edges carry the same; elsewhere the paper's reading feeds both children alike."""
+    topology = Topology(("s", "a", "b"), (("s", "a"), ("s", "b")))
+    m = OperatorMetrics(100, 100, 100, 1000, 0.1, 0, 1)
+    child = dataclasses.replace(m, true_rate=10.0)
+    for carried, each, same in (((100.0, 100.0), (10, 10), (10, 10)), ((150.0, 50.0), (15, 5), (10, 10))):
+        operators = {"s": dataclasses.replace(m, output_rate=sum(carried)), "a": child, "b": child}
+        snapshot = Snapshot(
+            t=10, window_s=10, deployment=Deployment(topology.uniform()), operators=operators,
+            source_rates={"s": 100.0}, throughput=100, latency=None, event_latency=None, lag=0,
+            edge_rates=dict(zip(topology.edges, carried, strict=True)),
+        )  # fmt: skip
+        for edges, expected in (("each", each), ("same", same)):
+            _, decision = DS2(edges=edges).step(DS2().init(topology), snapshot)
+            assert (decision.deployment.parallelism["a"], decision.deployment.parallelism["b"]) == expected

@@ -11,7 +11,8 @@ from dspkit import lessons, report, ui
 from dspkit.knobs import call, knobs
 from dspkit.plots import PLOTLY_MIME
 
-ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault(), lessons.Symbiosis()]
+ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault()]
+ALL += [lessons.Scorer(), lessons.Transfer(), lessons.Symbiosis()]
 
 
 def test_each_file_is_a_lesson_that_is_exported():

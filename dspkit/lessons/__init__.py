@@ -6,7 +6,9 @@ plain call.
 
 from .contention import Contention
 from .fault import Fault
+from .scorer import Scorer
 from .symbiosis import Symbiosis
+from .transfer import Transfer
 from .waiting import Waiting
 
-__all__ = ["Contention", "Fault", "Symbiosis", "Waiting"]
+__all__ = ["Contention", "Fault", "Scorer", "Symbiosis", "Transfer", "Waiting"]

@@ -11,6 +11,7 @@ from .migration import migration
 from .nodes import nodes
 from .parity import parity
 from .profiles import profile
+from .posterior import posterior, scores
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
@@ -20,4 +21,6 @@ __all__ = [
     "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "nodes", "parity", "positions",
     "profile", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "parity", "positions", "posterior",
+    "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -7,9 +7,9 @@
     | $o_j[\\lambda_o]^*$ | `demand` times selectivity: what must come out to keep up with the sources |
     | $\\pi_i$ | the parallelism of operator i |
 
-Readings not taken: one output rate for all edges of an operator (the paper's; equal to ours where the edges carry
-the same records, wrong where they do not), and rounding up upstream operators before the demand of those below is
-computed (AuTraScale's Eq. 3, which multiplies the excess).
+Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
+where the edges carry the same records, wrong where they do not). Not taken at all: rounding up upstream operators
+before the demand of those below is computed (AuTraScale's Eq. 3, which multiplies the excess).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, NamedTuple
 
-from ..core import Decision, Deployment, Snapshot, Topology
+from ..core import Decision, Deployment, Edge, OperatorMetrics, Snapshot, Topology
 from ..knobs import Knobs, knob
 
 
@@ -28,6 +28,7 @@ class State(NamedTuple):
 
     topology: Topology
     seen: Deployment | None = None
+    counted_at: float = -math.inf  # end of the last window that counted
     resting: int = 0
     wanted: tuple[dict[str, int], ...] = ()
     ratios: tuple[float, ...] = ()
@@ -47,6 +48,14 @@ class DS2(Knobs):
     activation: int = knob(1, "windows whose recommendations are put together for a decision", low=1, high=30)
     combine: str = knob("median", "how they are put together", choices=("median", "max"))
     warm_up: int = knob(0, "windows ignored after a change", low=0, high=30)
+    interval_s: float = knob(
+        0.0,
+        "policy interval: of the windows within it the last counts; 0 is every window",
+        low=0.0,
+        high=3600.0,
+        unit="s",
+    )
+    edges: str = knob("each", "output rate of each edge, or the same for all as in the paper", choices=("each", "same"))
     scale_sources: bool = knob(True, "scale sources as well; the paper leaves them alone", choices=(True, False))
     boost_above: float = knob(
         math.inf,
@@ -63,11 +72,14 @@ class DS2(Knobs):
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
         now = snapshot.deployment
         if state.seen is not None and state.seen != now:
-            state = State(state.topology, resting=self.warm_up)
+            state = State(state.topology, counted_at=state.counted_at, resting=self.warm_up)
         state = state._replace(seen=now)
+        if 0 <= snapshot.t - state.counted_at < self.interval_s - 1e-6:
+            return state, Decision(now, {"policy interval ends at": state.counted_at + self.interval_s})
+        state = state._replace(counted_at=snapshot.t)
         if state.resting:
             return state._replace(resting=state.resting - 1), Decision(now, {"warm up": state.resting})
-        demand = demands(state.topology, snapshot)
+        demand = demands(state.topology, snapshot, self.edges)
         wanted, unknown = self._recommend(state.topology, snapshot, demand)
         why = {
             "demand": {n: round(d, 6) for n, d in demand.items() if d is not None},
@@ -100,17 +112,23 @@ class DS2(Knobs):
         wanted, unknown = dict(snapshot.deployment.parallelism), []
         for name in topology.order:
             metrics, t = snapshot.operators.get(name), demand[name]
-            if metrics is None or t is None or (t > 0 and not metrics.true_rate):
+            if metrics is None or t is None or (t > 0 and not metrics.true_rate and not instant(metrics)):
                 unknown.append(name)
             elif self._scales(topology, name):
                 wanted |= topology.clip({name: t / metrics.true_rate if t and metrics.true_rate else 0.0})
         return wanted, unknown
 
 
-def demands(topology: Topology, snapshot: Snapshot) -> dict[str, float | None]:
+def instant(metrics: OperatorMetrics) -> bool:
+    """Whether it did its records in no time that its clock could tell: one instance is enough then."""
+    return metrics.processing_rate > 0 and metrics.utilisation == 0 and not metrics.true_rate
+
+
+def demands(topology: Topology, snapshot: Snapshot, edges: str = "each") -> dict[str, float | None]:
     """Records/s each operator must process so that the offered source rates are sustained; None where unknown.
 
-    One pass in topological order, unrounded: $t_i = \\sum_p s_{p \\to i} t_p$.
+    One pass in topological order, unrounded: $t_i = \\sum_p s_{p \\to i} t_p$. With `edges="same"` all edges of an
+    operator are taken to carry the same, as DS2's $o_j[\\lambda_o]/o_j[\\lambda_p]$ has it.
     """
     demand: dict[str, float | None] = {}
     for name in topology.order:
@@ -119,12 +137,21 @@ def demands(topology: Topology, snapshot: Snapshot) -> dict[str, float | None]:
             continue
         total: float | None = 0.0
         for parent in topology.upstream(name):
-            t, s = demand[parent], snapshot.selectivity((parent, name))
+            t, s = demand[parent], _selectivity(topology, snapshot, (parent, name), edges)
             if t == 0:
                 continue  # nothing comes from there, whatever the selectivity was
             total = None if total is None or t is None or s is None else total + s * t
         demand[name] = total
     return demand
+
+
+def _selectivity(topology: Topology, snapshot: Snapshot, edge: Edge, edges: str) -> float | None:
+    if edges == "each":
+        return snapshot.selectivity(edge)
+    start = snapshot.operators.get(edge[0])
+    if start is None or start.processing_rate == 0:
+        return None
+    return start.output_rate / start.processing_rate / len(topology.downstream(edge[0]))
 
 
 def _ratio(topology: Topology, snapshot: Snapshot) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from .app import App
 from .autrascale import case_study, word_count
 from .elysium import rolling_top_words, sentiment
+from .autrascale import case_study, crowded_word_count, query5, query11, word_count, yahoo
 from .fission import news_entities, tweet_branches, tweet_words
 from .nardelli import detector, log_processing, storm_word_count, tag_and_count
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
@@ -27,6 +28,8 @@ __all__ = [
     "taxi", "tweet_branches", "tweet_words", "word_count",
     "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
     "processing", "rolling_top_words", "sentiment", "star", "tweet_branches", "tweet_words", "word_count",
+    "App", "available", "case_study", "crowded_word_count", "diamond", "linear", "network_monitoring", "news_entities",
+    "page_load", "processing", "query5", "query11", "star", "tweet_branches", "tweet_words", "word_count", "yahoo",
 ]  # fmt: skip
 
 

@@ -1,0 +1,99 @@
+"""A run: one deployment, watched for the policy running time, and all its windows put together as one Snapshot."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..core import Deployment, Latency, OperatorMetrics, Snapshot
+
+
+class Run(NamedTuple):
+    """What a deployment showed so far; windows within the warm-up are not in `seen`."""
+
+    deployment: Deployment | None = None
+    began: float = 0.0
+    warm: bool = False
+    seen: Snapshot | None = None
+    latencies: tuple[float, ...] = ()  # mean of each window, s
+
+    def watch(self, snapshot: Snapshot, warm_up_s: float, longest_s: float) -> Run:
+        """With one window more; from the start if somebody changed the deployment.
+
+        As long as it works off a second's worth of log or more it does not run as it will later: measuring begins
+        again after that, or after `longest_s`.
+        """
+        run = self
+        if run.deployment != snapshot.deployment:
+            run = Run(snapshot.deployment, snapshot.t - snapshot.window_s)
+        if not run.warm and snapshot.t - snapshot.window_s - run.began < warm_up_s - 1e-6:
+            return run
+        drains = snapshot.lag > snapshot.source_rate and snapshot.throughput > snapshot.source_rate
+        if drains and snapshot.t - run.began < longest_s - 1e-6:
+            return run._replace(seen=None, latencies=())
+        seen = snapshot if run.seen is None else together(run.seen, snapshot)
+        late = () if snapshot.latency is None else (snapshot.latency.mean,)
+        return run._replace(seen=seen, latencies=run.latencies + late)
+
+    def again(self, t: float) -> Run:
+        """The same deployment, measured anew from now on."""
+        return Run(self.deployment, t, warm=True)
+
+    @property
+    def measured_s(self) -> float:
+        return self.seen.window_s if self.seen is not None else 0.0
+
+
+def together(a: Snapshot, b: Snapshot) -> Snapshot:
+    """Two stretches of time of one deployment as one: rates by time, true rates by busy time, latency by records."""
+    wa, wb = a.window_s, b.window_s
+
+    def mean(x: float, y: float) -> float:
+        return (x * wa + y * wb) / (wa + wb)
+
+    operators = {}
+    for name in {**a.operators, **b.operators}:
+        x, y = a.operators.get(name), b.operators.get(name)
+        if x is None or y is None:
+            operators[name] = x or y
+            continue
+        operators[name] = OperatorMetrics(
+            mean(x.input_rate, y.input_rate),
+            mean(x.processing_rate, y.processing_rate),
+            mean(x.output_rate, y.output_rate),
+            _true_rate(x, y, wa, wb),
+            mean(x.utilisation, y.utilisation),
+            y.backlog,
+            y.parallelism,
+        )
+    return Snapshot(
+        t=b.t,
+        window_s=wa + wb,
+        deployment=b.deployment,
+        operators={n: m for n, m in operators.items() if m is not None},
+        source_rates={n: mean(a.source_rates.get(n, r), r) for n, r in b.source_rates.items()},
+        throughput=mean(a.throughput, b.throughput),
+        latency=_latency(a, b),
+        event_latency=None,
+        lag=b.lag,
+        edge_rates={e: mean(a.edge_rates.get(e, r), r) for e, r in b.edge_rates.items()},
+        law=b.law,
+    )
+
+
+def _true_rate(x: OperatorMetrics, y: OperatorMetrics, wa: float, wb: float) -> float | None:
+    """R / T_u, both over the whole time."""
+    if not x.true_rate or not y.true_rate:
+        return x.true_rate or y.true_rate
+    done = x.processing_rate * wa, y.processing_rate * wb
+    busy = done[0] / x.true_rate + done[1] / y.true_rate
+    return sum(done) / busy if busy > 0 else y.true_rate
+
+
+def _latency(a: Snapshot, b: Snapshot) -> Latency | None:
+    x, y = a.latency, b.latency
+    if x is None or y is None:
+        return x or y
+    ended = a.throughput * a.window_s, b.throughput * b.window_s
+    share = ended[0] / sum(ended) if sum(ended) > 0 else 0.5
+    parts = (share * getattr(x, f) + (1 - share) * getattr(y, f) for f in ("mean", "p50", "p95", "p99"))
+    return Latency(*parts)

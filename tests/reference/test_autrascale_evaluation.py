@@ -1,0 +1,59 @@
+"""AuTraScale's evaluation on the simulator: the orderings that the paper prints, where the plant can show them."""
+
+from statistics import fmean
+
+import pytest
+
+from dspkit.reproduce import autrascale as paper
+
+
+@pytest.fixture(scope="module")
+def latency():
+    return paper.latency_table((1,)).set_index(["job", "start", "method"]).sort_index()
+
+
+def test_throughput_bases_are_the_papers_in_at_most_four_rounds():
+    table = paper.throughput_table(jobs=("crowded_word_count", "query5", "query11")).set_index("job")
+    assert (table["AuTraScale"] == table["paper"]).all()
+    assert (table["rounds"] <= 4).all()
+
+
+def test_at_a_ceiling_autrascale_stops_and_ds2_goes_on_for_nothing():
+    yahoo = paper.throughput_table(jobs=("yahoo",)).iloc[0]
+    assert yahoo["stopped because"] == "recommended twice"
+    assert yahoo["rounds"] <= 4
+    assert yahoo["DS2 changes"] > 3
+    assert sum(yahoo["DS2"]) > 2 * sum(yahoo["AuTraScale"])
+    assert yahoo["DS2 rate"] == pytest.approx(yahoo["its rate"], rel=0.01)
+
+
+def test_autrascale_meets_qos_where_drs_with_observed_rates_does_not(latency):
+    ours = latency.xs("AuTraScale", level="method")
+    assert ours.QoS.all()
+    for start in ("up", "down"):
+        assert not latency.loc["crowded_word_count", start, "DRS observed"].QoS
+    assert not latency.loc["crowded_word_count", "up", "DRS true"].QoS
+
+
+def test_it_ends_in_at_most_four_iterations_after_the_bootstrap(latency):
+    assert latency.xs("AuTraScale", level="method").iterations.max() <= 4
+    assert (latency.xs("AuTraScale", level="method").score >= 0.9).all()
+
+
+def test_it_uses_fewer_slots_than_drs_as_the_paper_counts_them(latency):
+    """Against the mean of both DRS variants, over both jobs, for scale-down (66.6 % printed) and scale-up (36.7 %)."""
+    for start in ("up", "down"):
+        saved = []
+        for job in paper.STARTS:
+            slots = latency.loc[job, start].slots
+            saved.append(1 - slots["AuTraScale"] / fmean((slots["DRS observed"], slots["DRS true"])))
+        assert fmean(saved) > 0
+
+
+def test_an_old_model_needs_fewer_runs_for_a_new_rate_and_no_more_slots():
+    table = paper.transfer_table((1,)).set_index(["job", "way"])
+    for job in paper.TRANSFERS:
+        scratch, transfer = table.loc[job, "from scratch"], table.loc[job, "transfer"]
+        assert transfer.QoS
+        assert transfer.runs <= 0.6 * scratch.runs
+        assert transfer.slots <= scratch.slots
