@@ -130,7 +130,11 @@ def _sequence(costs: Costs, group: Array, kinds: Array, last: int) -> Array:
     found: list[int] = []
     while waiting:
         scores = [
-            (bool(matters[group == g].any()), *(int(linked[group == g][:, to].sum()) for to in (placed, group == last)), -g)
+            (
+                bool(matters[group == g].any()),
+                *(int(linked[group == g][:, to].sum()) for to in (placed, group == last)),
+                -g,
+            )
             for g in waiting
         ]
         g = waiting.pop(scores.index(max(scores)))

@@ -43,7 +43,7 @@ class Layers(NamedTuple):
 
 
 def slots_of(problem: Problem) -> tuple[Array, Array] | None:
-    """Demands and capacities as whole slots (0 slots: never short); None where demands have no common unit."""
+    """Demands and capacities as whole slots (as many as all need: never short); None where demands have no common unit."""
     demand, capacity = problem.application.demand, problem.network.capacity
     unit = float(demand[demand > 0].min(initial=math.inf))
     if math.isinf(unit):
@@ -51,9 +51,9 @@ def slots_of(problem: Problem) -> tuple[Array, Array] | None:
     need = np.rint(demand / unit)
     if (abs(need * unit - demand) > 1e-9 * unit).any():
         return None
-    slots = np.floor((capacity + 1e-9) / unit)
-    slots = np.where(slots >= need.sum(), 0.0, slots)
-    return (need.astype(np.int64), slots.astype(np.int64)) if slots.sum() <= MOST_BITS else None
+    slots = np.minimum(np.floor((capacity + 1e-9) / unit), need.sum())
+    fits = slots.sum() <= MOST_BITS
+    return (need.astype(np.int64), slots.astype(np.int64)) if fits else None
 
 
 def chain(
@@ -67,7 +67,9 @@ def chain(
     at = list(order)
     kinds = {(a, b): costs.kind[e] for e, (a, b) in enumerate(problem.application.ends.tolist())}
     kind = np.array([kinds[step] for step in zip(at, at[1:], strict=False)], np.int64)
-    ahead = Layers(np.ascontiguousarray(costs.node[at]), costs.link, kind, need[at])
+    ahead, slots = _pinned(Layers(np.ascontiguousarray(costs.node[at]), costs.link, kind, need[at]), slots)
+    if (slots < 0).any():
+        return x, loss, math.inf, 0
     best, least = np.array(x)[at], loss
     price, bound = _prices(ahead, slots, least)
     ways = _Ways(ahead, slots, price)
@@ -98,6 +100,38 @@ def chain(
     return where, least, min(bound, least), labels
 
 
+def _pinned(layers: Layers, slots: Array) -> tuple[Layers, Array]:
+    """Take the slots of pinned operators away first, and nodes without enough left from the others' choice."""
+    node, need, left = layers.node.copy(), layers.need.copy(), slots.copy()
+    pinned = np.isfinite(node).sum(axis=1) == 1
+    for i in np.flatnonzero(pinned):
+        left[node[i].argmin()] -= need[i]
+        need[i] = 0
+    node[need[:, None] > left[None, :]] = np.inf
+    return Layers(node, layers.link, layers.kind, need), left
+
+
+def _in_blocks(layers: Layers) -> bool:
+    """Whether some optimum visits each node once: operators that may change places, steps that a detour never shortens.
+
+    The ways may then treat a node as full as soon as they leave it. (The same nodes in the order of first visits cost no
+    more, by the triangle inequality.) Pinned operators may only be at the ends.
+    """
+    inner = np.isfinite(layers.node).sum(axis=1) > 1
+    first, last = int(inner.argmax()), len(inner) - int(inner[::-1].argmax())
+    if not inner.any() or not inner[first:last].all() or first > 1 or last < len(inner) - 1:
+        return False
+    node, link = layers.node[first:last], layers.link[layers.kind[0]] if len(layers.kind) else layers.link[0]
+    may = np.isfinite(node[0])
+    same = (np.isfinite(node) == may).all() and len(set(layers.need[first:last].tolist())) == 1
+    if not same or len(set(layers.kind.tolist())) > 1 or (np.diag(link) != 0).any() or (link < 0).any():
+        return False
+    even = node[:, may] - node[:1, may]
+    if (np.ptp(even, axis=1) > 1e-12 * (1 + abs(node[:, may]).max(axis=1))).any():
+        return False
+    return all((link <= link[:, k, None] + link[None, k, :] + 1e-15).all() for k in range(len(link)))
+
+
 def _slack(loss: float, gap: float) -> float:
     return max(gap * abs(loss), 1e-9 * abs(loss) + 1e-13) if math.isfinite(loss) else 0.0
 
@@ -106,7 +140,6 @@ def _prices(layers: Layers, slots: Array, loss: float, rounds: int = 300) -> tup
     """Prices of slots by subgradient, and the bound that they prove."""
     price, best, bound = _transport_prices(layers, slots), np.zeros(len(slots)), -math.inf
     rest, way, size = np.empty(layers.node.shape), np.empty(len(layers.need), np.int64), 1.0
-    short = (slots > 0) | (layers.need.sum() == 0)
     for round_ in range(rounds):
         priced = layers.node + layers.need[:, None] * price[None, :]
         onward(priced, layers.link, layers.kind, rest)
@@ -117,7 +150,7 @@ def _prices(layers: Layers, slots: Array, loss: float, rounds: int = 300) -> tup
             bound, best = value, price.copy()
         elif round_ % 10 == 9:
             size *= 0.7
-        over = (np.bincount(way, weights=layers.need, minlength=len(slots)) - slots) * short
+        over = np.bincount(way, weights=layers.need, minlength=len(slots)) - slots
         if not (over > 0).any() and not (price * over).any():
             break
         target = loss if math.isfinite(loss) else value + abs(value) + 1.0
@@ -139,7 +172,7 @@ def _transport_prices(layers: Layers, slots: Array) -> Array:
         cost[i + 1] += layers.link[kind].min(axis=0) / 2
     operator, node = np.nonzero(np.isfinite(cost))
     columns = np.arange(len(operator))
-    short = slots > 0
+    short = slots < layers.need.sum()
     once = csr_matrix((np.ones(len(operator)), (operator, columns)), shape=(len(cost), len(operator)))
     used = csr_matrix((layers.need[operator].astype(float), (node, columns)), shape=(len(slots), len(operator)))[short]
     solved = linprog(cost[operator, node], A_ub=used if short.any() else None, b_ub=slots[short] if short.any() else None,
@@ -161,7 +194,7 @@ class _Ways:
     """The sets of remembered nodes, as masks over bits: one bit for each slot of each node that may get short."""
 
     def __init__(self, layers: Layers, slots: Array, price: Array):
-        self.slots, self.price = slots, price
+        self.slots, self.price, self.closing = slots, price, _in_blocks(layers)
         self.offset = np.concatenate(([0], np.cumsum(slots)[:-1])).astype(np.int64)
         self.words = max(1, -(-int(slots.sum()) // 64))
         self.mask = np.zeros((len(slots), self.words), np.uint64)
@@ -193,7 +226,7 @@ class _Ways:
             link = layers.link[layers.kind[i - 1]] if i else nothing[0]
             count, at, cost, with_price, memory, parent = extend(
                 at, cost, with_price, memory, link, layers.node[i], priced[i], rest[i], cutoff_priced,
-                int(layers.need[i]), self.slots, self.offset, self.mask, MOST_LABELS, 400,
+                int(layers.need[i]), self.slots, self.offset, self.mask, self.closing, MOST_LABELS, 400,
             )  # fmt: skip
             if count < 0 or time.perf_counter() > deadline:
                 return None
@@ -215,13 +248,13 @@ class _Ways:
 
     def fits(self, path: Array, layers: Layers) -> bool:
         used = np.bincount(path, weights=layers.need, minlength=len(self.slots))
-        return bool(((used <= self.slots) | (self.slots == 0)).all())
+        return bool((used <= self.slots).all())
 
     def remember(self, paths: list[Array], layers: Layers) -> None:
         """Let each node between two visits to an overfull node remember that one, for the cheapest few ways."""
         for path in paths[:20]:
             used = np.bincount(path, weights=layers.need, minlength=len(self.slots))
-            for u in np.flatnonzero((used > self.slots) & (self.slots > 0)):
+            for u in np.flatnonzero(used > self.slots):
                 visits = np.flatnonzero((path == u) & (layers.need > 0))
                 filled = 0
                 for k, here in enumerate(visits):

@@ -51,12 +51,12 @@ def _bit(memory: Array, row: int, bit: int) -> bool:
 @compiled
 def extend(
     at: Array, cost: Array, priced: Array, memory: Array, link: Array, node: Array, price: Array, rest: Array,
-    cutoff: float, need: int, slots: Array, offset: Array, mask: Array, most: int, kept: int,
+    cutoff: float, need: int, slots: Array, offset: Array, mask: Array, closing: bool, most: int, kept: int,
 ) -> tuple[int, Array, Array, Array, Array, Array]:  # fmt: skip
     """All labels of the next operator worth keeping: count (-1: too many), node, cost, priced cost, memory, parent.
 
     A label is a way up to here. Its memory says which slots it used on the nodes that it has not forgotten. It is kept
-    if its priced cost with the rest stays below the cutoff, and no label with a part of its memory is as cheap in both.
+    if its priced cost with the rest stays below the cutoff, and no label with a part of its memory is as cheap in both. `closing`: a node that is left is full.
     """
     labels, nodes, words = len(at), len(node), memory.shape[1]
     size = min(most, 4 * labels + 4 * nodes)
@@ -86,7 +86,13 @@ def extend(
             value = values[order[o]]
             true = cost[k] + link[at[k], v] + node[v]
             for w in range(words):
-                fresh[w] = memory[k, w] & mask[v, w]
+                fresh[w] = memory[k, w]
+            u = at[k]
+            if closing and u != v:
+                for bit in range(offset[u], offset[u] + slots[u]):
+                    fresh[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+            for w in range(words):
+                fresh[w] &= mask[v, w]
             if binding:
                 bit, left = offset[v], need
                 while left > 0:
