@@ -119,17 +119,19 @@ def _in_blocks(layers: Layers) -> bool:
     """
     inner = np.isfinite(layers.node).sum(axis=1) > 1
     first, last = int(inner.argmax()), len(inner) - int(inner[::-1].argmax())
-    if not inner.any() or not inner[first:last].all() or first > 1 or last < len(inner) - 1:
+    ends_only = inner.any() and inner[first:last].all() and first <= 1 and last >= len(inner) - 1
+    if not ends_only or len(set(layers.kind.tolist())) != 1:
         return False
-    node, link = layers.node[first:last], layers.link[layers.kind[0]] if len(layers.kind) else layers.link[0]
+    node, link = layers.node[first:last], layers.link[layers.kind[0]]
     may = np.isfinite(node[0])
     same = (np.isfinite(node) == may).all() and len(set(layers.need[first:last].tolist())) == 1
-    if not same or len(set(layers.kind.tolist())) > 1 or (np.diag(link) != 0).any() or (link < 0).any():
+    if not same or (np.diag(link) != 0).any() or (link < 0).any():
         return False
     even = node[:, may] - node[:1, may]
     if (np.ptp(even, axis=1) > 1e-12 * (1 + abs(node[:, may]).max(axis=1))).any():
         return False
-    return all((link <= link[:, k, None] + link[None, k, :] + 1e-15).all() for k in range(len(link)))
+    tiny = 1e-12 * link[np.isfinite(link)].max()
+    return all((link <= link[:, k, None] + link[None, k, :] + tiny).all() for k in range(len(link)))
 
 
 def _slack(loss: float, gap: float) -> float:
