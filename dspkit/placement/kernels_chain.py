@@ -121,11 +121,14 @@ def extend(
                 new_at, new_parent = _longer(new_at, size), _longer(new_parent, size)
                 new_cost, new_priced = _longer(new_cost, size), _longer(new_priced, size)
                 grown = np.empty((size, words), np.uint64)
-                grown[:made] = new_memory[:made]
+                for j in range(made):
+                    for w in range(words):
+                        grown[j, w] = new_memory[j, w]
                 new_memory = grown
             new_at[made], new_parent[made] = v, k
             new_cost[made], new_priced[made] = true, value
-            new_memory[made] = fresh
+            for w in range(words):
+                new_memory[made, w] = fresh[w]
             made += 1
     return made, new_at[:made], new_cost[:made], new_priced[:made], new_memory[:made], new_parent[:made]
 
@@ -133,5 +136,6 @@ def extend(
 @compiled
 def _longer(array: Array, size: int) -> Array:
     grown = np.empty(size, array.dtype)
-    grown[: len(array)] = array
+    for k in range(len(array)):
+        grown[k] = array[k]
     return grown

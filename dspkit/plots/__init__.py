@@ -7,11 +7,12 @@ from .forecast import forecast
 from .graph import positions, topology
 from .heatmap import heatmap
 from .parity import parity
+from .placement import node_positions, placement
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "parity", "positions", "si", "tell",
-    "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "node_positions", "parity",
+    "placement", "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip
