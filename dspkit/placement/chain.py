@@ -24,7 +24,7 @@ from .costs import Costs
 from .kernels_chain import extend, follow, onward
 from .problem import Array, Problem
 
-MOST_LABELS = 3_000_000  # of one operator; about 40 bytes each
+MOST_LABELS = 2_000_000  # of one operator; some 60 bytes each
 MOST_BITS = 4_096
 
 

@@ -109,7 +109,7 @@ def sampling_table(seeds: Sequence[int] = (0, 1, 2), *, time_limit_s: float = 60
         app = SHAPES[shape](50)
         app = type(app)(app.operators, app.streams, app.demand, 1.0, app.rate_per_s)
         work = 50.0 if shape == "sequential" else 3.0
-        best = {}
+        best: dict[int, float] = {}
         for share in (1.0, 0.4, 0.2):
             ratios, delays, seconds = [], [], []
             for seed in seeds:
