@@ -96,7 +96,7 @@ def test_own_solver_needs_no_luck(blind):
 
 
 def test_a_chain_that_comes_back_to_a_node(blind):
-    """Seven operators on a hub and three leaves with two places each: only by using the hub twice are all hops short."""
+    """Seven operators, a hub and three leaves with two places each: only with the hub used twice are all hops short."""
     delay = np.full((4, 4), 0.1)
     delay[0, :] = delay[:, 0] = 0.001
     problem = Problem(placement.sequential(7), Network(("hub", "a", "b", "c"), delay, 2))
