@@ -12,6 +12,7 @@ from .nodes import nodes
 from .parity import parity
 from .profiles import profile
 from .posterior import posterior, scores
+from .placement import node_positions, placement
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
@@ -23,4 +24,6 @@ __all__ = [
     "profile", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "parity", "positions", "posterior",
     "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "node_positions", "parity",
+    "placement", "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -1,0 +1,84 @@
+"""Where operators run: problems, what a placement is worth, and the best one, proven [nardelli].
+
+>>> from dspkit import placement
+>>> problem = placement.example("A")
+>>> found = placement.metrics(problem, {"s": "0", "m": "1", "t": "2"})
+>>> round(found.response_s, 6), found.traffic, round(found.usage, 6)
+(0.048, 190.0, 1.9)
+"""
+
+from .answer import Answer, Progress
+from .check import check, violations
+from .convert import (
+    application_frames,
+    application_graph,
+    application_of_frames,
+    application_of_graph,
+    network_frames,
+    network_graph,
+    network_of_frames,
+    network_of_graph,
+    placement_frame,
+)
+from .costs import Costs, single, weighted
+from .examples import example
+from .generators import (
+    SHAPES,
+    diamond,
+    gaussian,
+    layers,
+    median_node,
+    replicated,
+    sampled,
+    scenario,
+    sequential,
+    waxman,
+)
+from .metrics import NETWORK_METRICS, Metrics, Ranges, Weights, loss, metrics, utility
+from .problem import Application, Network, Placement, Problem
+from .solve import SOLVERS, exact_ranges, minimise, solve
+
+__all__ = [
+    "NETWORK_METRICS",
+    "SHAPES",
+    "SOLVERS",
+    "Answer",
+    "Application",
+    "Costs",
+    "Metrics",
+    "Network",
+    "Placement",
+    "Problem",
+    "Progress",
+    "Ranges",
+    "Weights",
+    "application_frames",
+    "application_graph",
+    "application_of_frames",
+    "application_of_graph",
+    "check",
+    "diamond",
+    "exact_ranges",
+    "example",
+    "gaussian",
+    "layers",
+    "loss",
+    "median_node",
+    "metrics",
+    "minimise",
+    "network_frames",
+    "network_graph",
+    "network_of_frames",
+    "network_of_graph",
+    "placement_frame",
+    "replicated",
+    "sampled",
+    "scenario",
+    "sequential",
+    "single",
+    "solve",
+    "utility",
+    "violations",
+    "waxman",
+    "weighted",
+]  # fmt: skip
