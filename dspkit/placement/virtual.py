@@ -2,13 +2,14 @@
 
     | paper | here |
     |---|---|
-    | $\\vec P_j$, $DR(i,j)$ | `neighbours`, `rates`: points of the nodes that host neighbours, tuples/s to and from them |
+    | $\\vec P_j$, $DR(i,j)$ | `neighbours`, `rates`: points of the nodes that host them, tuples/s |
     | $\\vec F$ | the force: $\\sum_j DR_j (\\vec P_j - \\vec P)$ |
     | $\\gamma$, $F_t$ | `gamma`, `force_limit` |
     | $\\Lambda$ | $\\sum_j DR_j$ |
 
-Springs come to rest where $\\sum DR\\,d^2$ is least (elastic energy), the median where $\\sum DR\\,d$ is (network usage).
-As printed, the springs swing for ever if $\\gamma\\Lambda \\ge 2$; here a step is at most $1/\\Lambda$, unless `strict`.
+Springs come to rest where $\\sum DR\\,d^2$ is least (elastic energy), the median where $\\sum DR\\,d$ is (network
+usage). As printed, springs swing for ever if $\\gamma\\Lambda \\ge 2$; here a step is at most
+$1/\\Lambda$, unless `strict`.
 """
 
 from __future__ import annotations

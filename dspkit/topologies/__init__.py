@@ -15,12 +15,14 @@ from collections.abc import Callable
 
 from .app import App
 from .autrascale import case_study, word_count
+from .distributed_storm import log_processing, storm_word_count, tag_and_count
 from .fission import news_entities, tweet_branches, tweet_words
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 
 __all__ = [
-    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
-    "processing", "star", "tweet_branches", "tweet_words", "word_count",
+    "App", "available", "case_study", "diamond", "linear", "log_processing", "network_monitoring", "news_entities",
+    "page_load", "processing", "star", "storm_word_count", "tag_and_count", "tweet_branches", "tweet_words",
+    "word_count",
 ]  # fmt: skip
 
 
