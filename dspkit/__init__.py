@@ -28,7 +28,7 @@ _HOME = {
     "simulate_many": "simulator",
     "cite": "references",
 }
-_MODULES = ("etp", "lessons", "plant", "plots", "policies", "report", "topologies", "ui", "workload")
+_MODULES = ("etp", "lessons", "placement", "plant", "plots", "policies", "report", "topologies", "ui", "workload")
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 

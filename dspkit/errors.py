@@ -51,5 +51,13 @@ class FileError(DspkitError):
     """A file that is missing, in the way, or not what its name says."""
 
 
+class PlacementError(DspkitError):
+    """A placement problem that makes no sense, or a placement that breaks its rules."""
+
+
+class InfeasibleError(PlacementError):
+    """No placement can keep all the rules: too little capacity, or a node that cannot be reached."""
+
+
 class BackendError(DspkitError):
     """A backend that is closed, or that cannot do what it is asked."""

@@ -1,0 +1,147 @@
+"""Applications and networks from and to networkx graphs and data frames."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import PlacementError
+from .problem import Application, Network, Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OPERATOR = {"demand": 1.0, "time_s": 0.0}
+_NODE = {"capacity": 1.0, "speed": 1.0, "availability": 1.0}
+_LINK = {"delay_s": math.inf, "link_availability": 1.0, "bandwidth_per_s": math.inf}
+
+
+def application_frames(application: Application) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Operators (operator, demand, time_s) and streams (start, end, rate_per_s)."""
+    import pandas as pd
+
+    operators = {name: getattr(application, name) for name in _OPERATOR}
+    starts, ends = ([s[k] for s in application.streams] for k in (0, 1))
+    streams = {"start": starts, "end": ends, "rate_per_s": application.rate_per_s}
+    return pd.DataFrame({"operator": application.operators, **operators}), pd.DataFrame(streams)
+
+
+def network_frames(network: Network) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Nodes (node, capacity, speed, availability) and links (start, end, delay_s, ...), loops left out."""
+    import pandas as pd
+
+    nodes = pd.DataFrame({"node": network.nodes, **{name: getattr(network, name) for name in _NODE}})
+    u, v = np.nonzero(~np.eye(len(network.nodes), dtype=bool) & np.isfinite(network.delay_s))
+    ends = {"start": [network.nodes[i] for i in u], "end": [network.nodes[i] for i in v]}
+    return nodes, pd.DataFrame({**ends, **{name: getattr(network, name)[u, v] for name in _LINK}})
+
+
+def application_of_frames(operators: pd.DataFrame, streams: pd.DataFrame) -> Application:
+    """The way back; columns demand, time_s and rate_per_s may be missing."""
+    names = _column(operators, "operator")
+    ends = list(zip(_column(streams, "start"), _column(streams, "end"), strict=True))
+    values = {name: operators[name].tolist() if name in operators else value for name, value in _OPERATOR.items()}
+    rate = streams["rate_per_s"].tolist() if "rate_per_s" in streams else 1.0
+    return Application(names, tuple(ends), values["demand"], values["time_s"], rate)
+
+
+def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bool = False) -> Network:
+    """The way back; pairs that have no row have no link. `both_ways`: a row stands for the link back, too."""
+    names = _column(nodes, "node")
+    at = {n: i for i, n in enumerate(names)}
+    values = {name: nodes[name].tolist() if name in nodes else value for name, value in _NODE.items()}
+    matrices = {name: np.full((len(names),) * 2, value) for name, value in _LINK.items()}
+    _column(links, "delay_s", text=False)
+    for row in links.to_dict("records"):
+        ends = str(row["start"]), str(row["end"])
+        if wrong := [e for e in ends if e not in at]:
+            raise PlacementError(f"a link of {wrong[0]!r}", expected="a node of the other frame", fix="correct it")
+        for name, matrix in matrices.items():
+            matrix[at[ends[0]], at[ends[1]]] = row.get(name, _LINK[name])
+            if both_ways:
+                matrix[at[ends[1]], at[ends[0]]] = row.get(name, _LINK[name])
+    return Network(
+        names, capacity=values["capacity"], speed=values["speed"], availability=values["availability"], **matrices
+    )
+
+
+def application_graph(application: Application) -> Any:
+    """The application as a networkx DiGraph with attributes of the frames' names."""
+    import networkx as nx  # type: ignore[import-untyped]
+
+    operators, streams = application_frames(application)
+    graph = nx.DiGraph()
+    graph.add_nodes_from((row.pop("operator"), row) for row in operators.to_dict("records"))
+    graph.add_edges_from((row.pop("start"), row.pop("end"), row) for row in streams.to_dict("records"))
+    return graph
+
+
+def network_graph(network: Network) -> Any:
+    """The network as a networkx DiGraph, one edge for each pair that has a link."""
+    import networkx as nx
+
+    nodes, links = network_frames(network)
+    graph = nx.DiGraph()
+    graph.add_nodes_from((row.pop("node"), row) for row in nodes.to_dict("records"))
+    graph.add_edges_from((row.pop("start"), row.pop("end"), row) for row in links.to_dict("records"))
+    return graph
+
+
+def application_of_graph(graph: Any) -> Application:
+    """An application from a networkx DiGraph; attributes that are missing take their defaults."""
+    operators = tuple(str(n) for n in graph)
+    values = {k: [graph.nodes[n].get(k, default) for n in graph] for k, default in _OPERATOR.items()}
+    rates = [a.get("rate_per_s", 1.0) for *_, a in graph.edges(data=True)]
+    streams = tuple((str(u), str(v)) for u, v in graph.edges)
+    return Application(operators, streams, values["demand"], values["time_s"], rates)
+
+
+def network_of_graph(graph: Any, *, shortest_ways: bool = False) -> Network:
+    """A network from a networkx graph, directed or not; `shortest_ways` makes logical links of ways over several.
+
+    On a way delays add up, availabilities multiply, and the least bandwidth counts.
+    """
+    names = tuple(str(n) for n in graph)
+    at = {n: i for i, n in enumerate(graph)}
+    matrices = {name: np.full((len(names),) * 2, value) for name, value in _LINK.items()}
+    for u, v, attributes in graph.edges(data=True):
+        pairs = [(at[u], at[v])] if graph.is_directed() else [(at[u], at[v]), (at[v], at[u])]
+        for pair in pairs:
+            for name, matrix in matrices.items():
+                if name == "delay_s" and name not in attributes:
+                    raise PlacementError(f"an edge from {u} to {v} without delay_s", expected="seconds", fix="add it")
+                matrix[pair] = attributes.get(name, _LINK[name])
+    if shortest_ways:
+        matrices = _ways(matrices)
+    values = {k: [graph.nodes[n].get(k, default) for n in graph] for k, default in _NODE.items()}
+    return Network(
+        names, capacity=values["capacity"], speed=values["speed"], availability=values["availability"], **matrices
+    )
+
+
+def _ways(link: dict[str, Any]) -> dict[str, Any]:
+    """Logical links from physical ones (Floyd and Warshall)."""
+    delay, sure, wide = (link[name].copy() for name in _LINK)
+    np.fill_diagonal(delay, 0.0)
+    for k in range(len(delay)):
+        over = delay[:, k, None] + delay[None, k, :]
+        better = over < delay
+        delay = np.where(better, over, delay)
+        sure = np.where(better, sure[:, k, None] * sure[None, k, :], sure)
+        wide = np.where(better, np.minimum(wide[:, k, None], wide[None, k, :]), wide)
+    return dict(zip(_LINK, (delay, sure, wide), strict=True))
+
+
+def placement_frame(problem: Problem, placement: Any) -> pd.DataFrame:
+    """A placement as a frame: operator, node."""
+    import pandas as pd
+
+    return pd.DataFrame({"operator": problem.application.operators, "node": list(problem.named(placement).values())})
+
+
+def _column(frame: pd.DataFrame, name: str, *, text: bool = True) -> tuple[Any, ...]:
+    if name not in getattr(frame, "columns", ()):
+        raise PlacementError(f"no column {name!r}", expected="a data frame with it", fix="rename a column")
+    return tuple(str(v) for v in frame[name]) if text else tuple(frame[name])
