@@ -21,7 +21,7 @@ def tag_and_count(replicas: int = 1, service_s: float = 1.4e-3, cluster: Cluster
     """Source, five operators in a row, consumer; 10 tuples/s. Heavy: `service_s=0.014`; replicated: `replicas=2`."""
     names = ("source", *(f"operator_{i}" for i in range(1, 6)), "consumer")
     topology = Topology.chain(*names)
-    return _app("tag_and_count", topology, {n: replicas for n in names[1:-1]}, 10.0, 7, service_s, cluster)
+    return _app("tag_and_count", topology, dict.fromkeys(names[1:-1], replicas), 10.0, 7, service_s, cluster)
 
 
 def storm_word_count(cluster: Cluster | None = None) -> App:
@@ -39,7 +39,7 @@ def log_processing(cluster: Cluster | None = None) -> App:
         ("first_statistic", "second_statistic"), ("index", "consumer"), ("second_statistic", "consumer"),
     )  # fmt: skip
     topology = Topology(tuple(map(Operator, names)), edges)
-    return _app("log_processing", topology, {n: 2 for n in names[1:-1]}, 10.0, 6, 1.4e-3, cluster)
+    return _app("log_processing", topology, dict.fromkeys(names[1:-1], 2), 10.0, 6, 1.4e-3, cluster)
 
 
 def _app(
@@ -52,8 +52,13 @@ def _app(
     slots = round_robin(topology, start, cluster.slots, processes)
     places = {executor: cluster.names[node] for executor, (node, _) in slots.items()}
     if processes > 2:
-        ends = {**dict.fromkeys(topology.sources, ENDS[0]), **dict.fromkeys(topology.sinks, ENDS[1])}
-        places |= {e: ends[e[0]] for e in places if e[0] in ends and ends[e[0]] in cluster.names}
+        pinned = ends(topology)
+        places |= {e: pinned[e[0]] for e in places if pinned.get(e[0]) in cluster.names}
     services = {n: Service(service_s if n in k else 1e-4, distribution="exponential") for n in topology.order}
     plant = cluster.plant(services)
     return App(name, topology, plant, Constant(rate), 0.15, "nardelli", start=start, placement=places)
+
+
+def ends(topology: Topology, nodes: tuple[str, str] = ENDS) -> dict[str, str]:
+    """Sources on the one node, sinks on the other: what the schedulers take as `pinned`."""
+    return {**dict.fromkeys(topology.sources, nodes[0]), **dict.fromkeys(topology.sinks, nodes[1])}

@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from dspkit import run, topologies
 from dspkit.errors import KnobError
 from dspkit.placement.cost_space import Weights, distances, nearest, relative_distance, worth_moving
+from dspkit.placement.storm import Died, Rules, Stressed, Unreliable, View, plan, streams, thesis_cluster
+from dspkit.placement.storm.adaptive import room
 from dspkit.placement.virtual import median, springs
 from dspkit.placement.vivaldi import Coordinate, embed, embedding_error, update
+from dspkit.policies.distributed_storm import DistributedStorm
 
 
 def test_e1_vivaldi():
@@ -125,3 +129,74 @@ def test_the_median_is_where_usage_is_least():
         grid = random.uniform(0, 50, (4000, 2))
         others = np.linalg.norm(points[:, None] - np.vstack([grid, points])[None], axis=2)
         assert usage <= (rates @ others).min() + 1e-6
+
+
+def _view(points, where, streams, here=0, marked=()):
+    rows = np.array([(*p, 1.0, 0.0) for p in points], float)
+    return View(here, rows, where, streams, frozenset({"alpha", "beta"}), frozenset(marked), (2,) * len(points))
+
+
+@pytest.mark.parametrize("skip_local", [True, False])
+def test_e8_no_ping_pong(skip_local):
+    """Alpha on A, beta on B, gamma on A talks to both as much: it stays, in either reading."""
+    a, b, c = (("alpha", 0), ("beta", 0), ("gamma", 0))
+    talk = {c: ((a, 10.0), (b, 10.0)), a: ((c, 10.0),), b: ((c, 10.0),)}
+    where = {a: (0, 0), b: (1, 0), c: (0, 0)}
+    rules = Rules(w_utilisation=0, skip_local=skip_local)
+    assert plan(_view([(0, 0), (10, 0)], where, talk), rules) is None
+    # With a heavier stream to B it goes, and stays there.
+    talk[c] = ((a, 1.0), (b, 10.0))
+    if not skip_local:
+        move = plan(_view([(0, 0), (10, 0)], where, talk), rules)
+        assert (move.executor, move.end) == (c, (1, 0))
+        assert plan(_view([(0, 0), (10, 0)], where | {c: (1, 0)}, talk, here=1), rules) is None
+    assert plan(_view([(0, 0), (10, 0)], where, talk, marked=("beta",)), rules) is None  # somebody moves a neighbour
+
+
+def test_a_slot_takes_four_and_then_the_next_slot():
+    busy = {("x", i): (1, 0) for i in range(4)}
+    assert room(1, {("x", 0): (1, 0), ("x", 1): (1, 0), ("x", 2): (1, 0)}, (2, 2), 4) == (1, 0)
+    assert room(1, busy, (2, 2), 4) == (1, 1)
+    assert room(1, busy | {("y", i): (1, 1) for i in range(3)}, (2, 2), 4) == (1, 1)
+    assert room(1, busy | {("y", i): (1, 1) for i in range(4)}, (2, 2), 4) is None
+
+
+def test_e9_availability_is_a_product_over_operators():
+    assert pytest.approx(0.99993, abs=1e-8) == 0.99999**7
+    assert pytest.approx(0.6141, abs=1e-4) == 0.85**3 * 0.99999**4
+
+
+def test_e10_cooldown():
+    """A node that moved something at 600 s looks again at 780 s."""
+    app, cluster = topologies.tag_and_count(), thesis_cluster()
+    policy = DistributedStorm(cluster=cluster, pinned={"source": "node-1", "consumer": "node-5"})
+    history = run(policy, app.simulator(window_s=30, tick_s=5, seed=4), steps=150, seed=4)
+    by_node = {}
+    for step in history:
+        for move in step.decision.why["moves"] if isinstance(step.decision.why["moves"], tuple) else ():
+            by_node.setdefault(move.split()[1], []).append(step.snapshot.t)
+    gaps = [b - a for times in by_node.values() for a, b in zip(times, times[1:], strict=False)]
+    assert len(gaps) > 3
+    assert min(gaps) >= 180
+    assert 180 in gaps  # the first tick after five skipped ones is used
+
+
+@pytest.mark.parametrize(("replicas", "executors_", "links"), [(2, 12, 20), (1, 7, 6)])
+def test_e11_links(replicas, executors_, links):
+    app = topologies.tag_and_count(replicas)
+    found = streams(app.topology, app.start, dict.fromkeys(app.topology.edges, 10.0))
+    assert (len(found), sum(map(len, found.values())) / 2) == (executors_, links)
+
+
+def test_the_thesis_cluster():
+    cluster = thesis_cluster(Unreliable(600, "node-3"), Stressed(1200, "node-4"), Died(2100, "node-5", slot=1))
+    assert cluster.availability(599)[2] == 0.99999
+    assert cluster.availability(600)[2] == 0.85
+    assert (cluster.stress(1199)[3], cluster.stress(1200)[3]) == (0, 1)
+    assert cluster.died(2070, 2100) == [(4, 1)]
+    assert cluster.died(2100, 2130) == []
+    random = np.random.default_rng(0)
+    pings = [cluster.ping(6, 7, random) for _ in range(4000)]
+    assert np.mean(pings) == pytest.approx(29.5, abs=0.1)  # 5 standard errors are 0.09
+    with pytest.raises(KnobError, match="'node-9'"):
+        thesis_cluster(Unreliable(600, "node-9"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...core import Deployment, Edge, Snapshot, Topology
+from ..problem import Application, Network, Problem
 from .adaptive import Slot
 from .cluster import Cluster, Executor, Worker
 
@@ -47,3 +48,30 @@ def cluster_of(snapshot: Snapshot) -> Cluster:
     """The nodes of a backend of whose network nothing is known."""
     names = set(snapshot.nodes) | set(snapshot.deployment.placement.values())
     return Cluster({name: Worker() for name in sorted(names) or ["node-1"]})
+
+
+def problem_of(
+    topology: Topology,
+    parallelism: Mapping[str, int],
+    rates: Mapping[Edge, float],
+    cluster: Cluster,
+    pinned: Mapping[str, str],
+    *,
+    slot_executors: int = 4,
+) -> Problem:
+    """What S-ODP solves [nardelli, 4.5]: executors as operators of demand 1, slots as capacity, half round trips."""
+    both = streams(topology, parallelism, rates)
+    names = {e: f"{e[0]}[{e[1]}]" for e in both}
+    carried = {
+        (names[e], names[other]): rate
+        for e, others in both.items()
+        for other, rate in others
+        if (e[0], other[0]) in topology.edges
+    }
+    sent = cluster.mean_delays() / 1e3
+    app = Application(tuple(names.values()), tuple(carried), 1.0, 0.001, tuple(carried.values()))
+    network = Network(
+        cluster.names, (sent + sent.T) / 2, [slot_executors * n for n in cluster.slots],
+        availability=cluster.availability(0.0),
+    )  # fmt: skip
+    return Problem(app, network, {names[e]: pinned[e[0]] for e in both if e[0] in pinned})

@@ -1,0 +1,135 @@
+"""Local search and tabu search from the greedy placement (Algorithms 4 and 5 of [nardelli], 5 repaired).
+
+Readings not taken: the best of all three neighbourhoods at once, or one neighbourhood to exhaustion before the next. As
+printed, tabu search could never leave a local optimum: here it first takes the best neighbour, better or not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from ..errors import PlacementError
+from .answer import Answer
+from .greedy import Task, first_fit
+from .metrics import Ranges, Weights
+from .neighbours import MARGIN, STRATEGIES, best_neighbour, cost, instance, moved
+from .problem import Array, Placement, Problem
+
+Step = tuple[str, Placement, float]  # what was done, what came of it, its loss
+
+
+def local_search(
+    problem: Problem,
+    weights: Weights,
+    ranges: Ranges | None = None,
+    *,
+    penalised: bool = True,
+    start: Placement | None = None,
+    time_limit_s: float = math.inf,
+) -> Answer:
+    """Co-locate, swap, move: the best improvement of each in turn, until none of the three improves."""
+    task = Task(problem, weights, ranges, penalised=penalised)
+    search = Search(task, time_limit_s)
+    x, steps = search.descend(first_fit(task) if start is None else problem.place(start))
+    return task.answer(x, "local search", steps=search.told(steps))
+
+
+def tabu_search(
+    problem: Problem,
+    weights: Weights,
+    ranges: Ranges | None = None,
+    *,
+    tabu: int = 1000,
+    patience: int = 1,
+    time_limit_s: float = math.inf,
+) -> Answer:
+    """Kick the local optimum to its best neighbour that is not tabu, descend from there, and so on while it helps.
+
+    `patience` is how many rounds without a better placement end the search; 1 is as printed.
+    """
+    for name, value in (("tabu", tabu), ("patience", patience)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise PlacementError(f"{name} = {value!r}", expected="a whole number from 1", fix="correct it")
+    task = Task(problem, weights, ranges)
+    search = Search(task, time_limit_s)
+    first, steps = search.descend(first_fit(task))
+    x, known, best, least = first, [first], None, math.inf
+    rounds = left = 0
+    while left < patience and not search.over:
+        rounds += 1
+        forbidden = np.array(known[-tabu:])
+        kick = search.kick(x, forbidden)
+        if kick is None:
+            break
+        descended, more = search.descend(kick[1], forbidden)
+        steps += [kick, *more]
+        if patience > 1:
+            known.append(kick[1])
+        x, found = descended, search.cost(descended)
+        if not any((x == t).all() for t in known[-tabu:]):
+            if found < least - MARGIN:
+                best, least, left = x, found, -1
+                known.append(x)
+            elif found <= least + MARGIN:
+                known.append(x)
+        left += 1
+    x = first if best is None or search.cost(first) < least else best
+    return task.answer(x, "tabu search", steps=search.told(steps), rounds=rounds)
+
+
+class Search:
+    """Descents and kicks on the compiled neighbourhoods of one task."""
+
+    def __init__(self, task: Task, time_limit_s: float = math.inf):
+        self.task, self.p = task, instance(task.problem, task.costs)
+        self.movable = np.ones(len(self.p.order), bool)
+        self.movable[list(task.problem.pinned)] = False
+        self.nodes = task.nodes.astype(np.int64)
+        self.until = task.started + time_limit_s
+
+    @property
+    def over(self) -> bool:
+        return time.perf_counter() >= self.until
+
+    def cost(self, x: Placement) -> float:
+        return float(cost(self.p, x, np.zeros(len(x))))
+
+    def _best(self, x: Placement, strategy: int, limit: float, tabu: Array) -> Step | None:
+        found, what, to = best_neighbour(self.p, x.copy(), strategy, self.nodes, self.movable, tabu, limit)
+        if what < 0:
+            return None
+        return self._words(strategy, what, to), moved(x, self.movable, strategy, what, to), float(found)
+
+    def descend(self, x: Placement, tabu: Array | None = None) -> tuple[Placement, list[Step]]:
+        """Improve until nothing does, never entering a tabu placement; what was done on the way."""
+        forbidden = np.empty((0, len(x)), np.int64) if tabu is None else tabu
+        steps: list[Step] = []
+        least = self.cost(x)
+        while True:
+            before = least
+            for strategy in range(len(STRATEGIES)):
+                if step := self._best(x, strategy, least, forbidden):
+                    steps.append(step)
+                    x, least = step[1], step[2]
+            if not least < before or self.over:
+                return x, steps
+
+    def kick(self, x: Placement, tabu: Array) -> Step | None:
+        """The best neighbour of all three kinds that is not tabu, whatever it costs."""
+        least, best = math.inf, None
+        for strategy in range(len(STRATEGIES)):
+            if step := self._best(x, strategy, least, tabu):
+                best, least = step, step[2]
+        return best and (f"kick: {best[0]}", best[1], best[2])
+
+    def _words(self, strategy: int, what: int, to: int) -> str:
+        nodes, operators = self.task.problem.network.nodes, self.task.problem.application.operators
+        thing = f"node {nodes[what]}" if strategy == 1 else operators[what]
+        return f"{STRATEGIES[strategy]} {thing} to {nodes[to]}"
+
+    def told(self, steps: list[Step]) -> tuple[tuple[str, float], ...]:
+        """What was done, with the loss after each."""
+        return tuple((words, found + self.task.costs.constant) for words, _, found in steps)

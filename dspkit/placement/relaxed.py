@@ -1,0 +1,56 @@
+"""RES-ODP: nodes that the linear relaxation uses, some good neighbours of these, exact placement there [nardelli]."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..errors import InfeasibleError, PlacementError
+from .answer import Answer
+from .greedy import Task
+from .highs import relaxation
+from .metrics import Ranges, Weights
+from .problem import Array, Problem
+from .reduced import Exact
+
+
+def relaxed(
+    problem: Problem,
+    weights: Weights,
+    ranges: Ranges | None = None,
+    *,
+    neighbours: int = 5,
+    seed: int = 0,
+    solver: str = "own",
+    time_limit_s: float = math.inf,
+) -> Answer:
+    """Relax, draw a node for each operator, expand by `neighbours` of each, solve; twice as many while infeasible.
+
+    The thesis gives no formula for drawing neighbours: here the chance grows as $1 - \\delta$.
+    """
+    if not isinstance(neighbours, int) or isinstance(neighbours, bool) or neighbours < 0:
+        raise PlacementError(f"neighbours = {neighbours!r}", expected="a whole number from 0", fix="as in neighbours=5")
+    task = Task(problem, weights, ranges)
+    exact, random = Exact(weights, task.ranges, solver, time_limit_s), np.random.default_rng(seed)
+    shares, _ = relaxation(task.problem, task.costs)
+    size, k = len(problem.network.nodes), neighbours
+    drawn = {int(random.choice(np.flatnonzero(row > 1e-9))) for row in shares} | set(task.problem.pinned.values())
+    while True:
+        nodes = expanded(drawn, task.penalty, k, random)
+        x = exact.within(task.problem, nodes)
+        if x is not None:
+            return task.answer(x, "RES-ODP", nodes=len(nodes), solves=exact.solves)
+        if len(nodes) == size:
+            raise InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+        k = max(1, 2 * k)
+
+
+def expanded(drawn: set[int], penalty: Array, k: int, random: np.random.Generator) -> set[int]:
+    """These nodes, and for each k others, the likelier the less their penalty."""
+    nodes, size = set(drawn), len(penalty)
+    for u in sorted(drawn):
+        others = np.delete(np.arange(size), u)
+        chance = np.maximum(0.0, 1 - np.where(np.isfinite(penalty[u, others]), penalty[u, others], 1.0)) + 1e-9
+        nodes |= set(random.choice(others, min(k, size - 1), replace=False, p=chance / chance.sum()).tolist())
+    return nodes
