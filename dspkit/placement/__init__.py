@@ -7,6 +7,7 @@
 (0.048, 190.0, 1.9)
 """
 
+from .answer import Answer, Progress
 from .check import check, violations
 from .convert import (
     application_frames,
@@ -19,6 +20,7 @@ from .convert import (
     network_of_graph,
     placement_frame,
 )
+from .costs import Costs, single, weighted
 from .examples import example
 from .generators import (
     SHAPES,
@@ -34,11 +36,49 @@ from .generators import (
 )
 from .metrics import NETWORK_METRICS, Metrics, Ranges, Weights, loss, metrics, utility
 from .problem import Application, Network, Placement, Problem
+from .solve import SOLVERS, exact_ranges, minimise, solve
 
 __all__ = [
-    "NETWORK_METRICS", "SHAPES", "Application", "Metrics", "Network", "Placement", "Problem", "Ranges", "Weights",
-    "application_frames", "application_graph", "application_of_frames", "application_of_graph", "check", "diamond",
-    "example", "gaussian", "layers", "loss", "median_node", "metrics", "network_frames", "network_graph",
-    "network_of_frames", "network_of_graph", "placement_frame", "replicated", "sampled", "scenario", "sequential",
-    "utility", "violations", "waxman",
+    "NETWORK_METRICS",
+    "SHAPES",
+    "SOLVERS",
+    "Answer",
+    "Application",
+    "Costs",
+    "Metrics",
+    "Network",
+    "Placement",
+    "Problem",
+    "Progress",
+    "Ranges",
+    "Weights",
+    "application_frames",
+    "application_graph",
+    "application_of_frames",
+    "application_of_graph",
+    "check",
+    "diamond",
+    "exact_ranges",
+    "example",
+    "gaussian",
+    "layers",
+    "loss",
+    "median_node",
+    "metrics",
+    "minimise",
+    "network_frames",
+    "network_graph",
+    "network_of_frames",
+    "network_of_graph",
+    "placement_frame",
+    "replicated",
+    "sampled",
+    "scenario",
+    "sequential",
+    "single",
+    "solve",
+    "utility",
+    "violations",
+    "waxman",
+    "weighted",
 ]  # fmt: skip

@@ -19,11 +19,11 @@ _HERE = Path(__file__).parent
 
 
 @cache
-def _folder(family: str) -> Path:
+def _folder(home: Path, family: str) -> Path:
     """Where the machine code of these modules is kept: fluid and fluid_kernel are one family, tuples another."""
-    sources = [*sorted(_HERE.glob(f"{family}*.py")), _HERE / "layout.py", _HERE.parent / "queueing.py"]
+    sources = [*sorted(home.glob(f"{family}*.py")), _HERE / "layout.py", _HERE.parent / "queueing.py"]
     contents = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    folder = _HERE / "__pycache__" / f"{family}-{contents[:16]}"
+    folder = home / "__pycache__" / f"{family}-{contents[:16]}"
     if not folder.exists():
         for former in folder.parent.glob(f"{family}-*"):
             shutil.rmtree(former, ignore_errors=True)
@@ -51,7 +51,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     family = function.__module__.rpartition(".")[2].partition("_")[0]
-    before, config.CACHE_DIR = config.CACHE_DIR, str(_folder(family))
+    home = Path(function.__code__.co_filename).parent
+    before, config.CACHE_DIR = config.CACHE_DIR, str(_folder(home, family))
     try:
         return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     finally:

@@ -1,0 +1,61 @@
+"""What a solver answers: the placement, what it is worth, how sure that is, how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..frozen import FrozenMap
+from .metrics import Metrics, metrics
+from .problem import Placement, Problem
+
+PROVEN = 1e-6  # relative gap below which an answer counts as the optimum; HiGHS and CBC are asked for the same
+
+
+class Progress(NamedTuple):
+    """What a solver knows on its way."""
+
+    seconds: float
+    loss: float  # of the best placement so far, inf if none
+    bound: float  # no placement can be better than this
+    placement: Placement | None
+
+
+Watch = Callable[[Progress], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A placement and its proof: `loss` lies at most `gap` (a share) above the least there is."""
+
+    problem: Problem
+    placement: Placement
+    loss: float
+    bound: float
+    seconds: float
+    solver: str
+    details: Mapping[str, Any] = field(default_factory=FrozenMap)
+
+    @property
+    def gap(self) -> float:
+        """How far the placement may be from the optimum, as a share of its loss."""
+        distance = max(0.0, self.loss - self.bound)
+        return 0.0 if distance <= 1e-9 else distance / max(abs(self.loss), 1e-12)
+
+    @property
+    def proven(self) -> bool:
+        return self.gap <= PROVEN
+
+    @property
+    def metrics(self) -> Metrics:
+        """Computed anew from the placement."""
+        return metrics(self.problem, self.placement)
+
+    @property
+    def named(self) -> dict[str, str]:
+        return self.problem.named(self.placement)
+
+    def __repr__(self) -> str:
+        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}"
+        return f"<Answer of {self.solver}: loss {self.loss:.6g}, {proof}, {self.seconds:.3g} s>"

@@ -1,0 +1,114 @@
+r"""The objective as a solver sees it: linear in where operators are, but for the slowest path.
+
+$$loss = constant + response\cdot R + \sum_i node_{i,x_i} + \sum_{(i,j)} link_{(i,j),x_i,x_j}$$
+
+Infinite where it is forbidden: a node that is no candidate or too small for the operator, a pair of nodes without a
+link or with one too narrow for the stream. Capacity that operators share and bandwidth that streams share remain with
+the problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InfeasibleError
+from .metrics import Ranges, Weights, metrics
+from .problem import Array, Problem
+
+AIMS = ("response_s", "log_availability", "traffic", "usage", "energy")
+_POWER = {"traffic": 0, "usage": 1, "energy": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Coefficients of the loss; `link` has a matrix for each kind of stream, `kind` says which each stream has."""
+
+    constant: float
+    response: float
+    node: Array
+    link: Array
+    kind: Array
+
+    def of(self, problem: Problem, placement: Any) -> float:
+        """The loss of a placement; capacities and shared bandwidth are not looked at."""
+        x = problem.place(placement)
+        ends = problem.application.ends
+        found = self.constant + self.node[np.arange(len(x)), x].sum()
+        found += self.link[self.kind, x[ends[:, 0]], x[ends[:, 1]]].sum()
+        if self.response:
+            found += self.response * metrics(problem, x).response_s
+        return float(found)
+
+
+def weighted(problem: Problem, weights: Weights, ranges: Ranges) -> Costs:
+    """The loss of `metrics.loss`: each metric's distance from its best, as a share of its range."""
+    scales, constant = [], 0.0
+    for weight, (low, high), sign in (
+        (weights.response, ranges.response_s, 1),
+        (weights.availability, ranges.log_availability, -1),
+        (weights.network, ranges.network, 1),
+    ):
+        scale = weight / (high - low) if weight and high > low else 0.0
+        constant -= sign * scale * (low if sign > 0 else high)
+        scales.append(sign * scale)
+    return _costs(problem, constant, scales[0], scales[1], scales[2], weights.metric)
+
+
+def single(problem: Problem, aim: str, sign: int = 1) -> Costs:
+    """One metric as it is (sign -1: the least is the metric's greatest; not for the response time)."""
+    response, available = float(sign * (aim == "response_s")), float(sign * (aim == "log_availability"))
+    network = float(sign) if aim in _POWER else 0.0
+    return _costs(problem, 0.0, response, available, network, aim if network else "usage")
+
+
+def along(problem: Problem, path: tuple[int, ...], sign: int) -> Costs:
+    """The response time of one path alone, times `sign`."""
+    base = _costs(problem, 0.0, 0.0, 0.0, 0.0, "usage")
+    node, on = base.node.copy(), np.zeros(len(base.node), bool)
+    on[list(path)] = True
+    node[on] += sign * problem.times_s[on]
+    steps = set(zip(path, path[1:], strict=False))
+    kind = np.array(
+        [k * 2 + ((a, b) in steps) for k, (a, b) in zip(base.kind, problem.application.ends.tolist(), strict=True)],
+        np.int64,
+    )
+    longer = base.link + sign * np.where(np.isfinite(problem.network.delay_s), problem.network.delay_s, 0.0)
+    link = np.stack([base.link, longer], axis=1).reshape(-1, *base.link.shape[1:])
+    return Costs(0.0, 0.0, node, link, kind)
+
+
+def _costs(problem: Problem, constant: float, response: float, available: float, network: float, metric: str) -> Costs:
+    app, net = problem.application, problem.network
+    node = available * np.log(net.availability)[None, :] * np.ones((len(app.operators), 1))
+    node = np.where(problem.allowed & (app.demand[:, None] <= net.capacity[None, :] * (1 + 1e-9)), node, np.inf)
+    lone = ~np.isfinite(node).any(axis=1)
+    if lone.any():
+        operator = app.operators[int(lone.argmax())]
+        raise InfeasibleError(
+            f"operator {operator!r}, which fits on none of its candidate nodes",
+            expected="a node with room for it",
+            fix="add capacity or candidates",
+        )
+    rates, kind = np.unique(app.rate_per_s, return_inverse=True)
+    reached, apart = np.isfinite(net.delay_s), ~np.eye(len(net.nodes), dtype=bool)
+    far = np.where(reached, net.delay_s, 0.0) ** _POWER[metric]
+    link = network * rates[:, None, None] * np.where(apart, far, 0.0) + available * np.log(net.link_availability)
+    wide = rates[:, None, None] <= net.bandwidth_per_s * (1 + 1e-9)
+    return Costs(constant, response, node, np.where(reached & wide, link, np.inf), kind.astype(np.int64))
+
+
+def chain_of(problem: Problem) -> tuple[int, ...] | None:
+    """The operators in order, if they form one chain; then the response time is a sum as well."""
+    app = problem.application
+    single_file = all(len(w) <= 1 for w in (*app.downstream, *app.upstream)) and len(app.sources) == 1
+    return app.order if single_file else None
+
+
+def folded(problem: Problem, costs: Costs) -> Costs:
+    """The same loss of a chain with its response time inside node and link: there is one path only."""
+    reached = np.where(np.isfinite(problem.network.delay_s), problem.network.delay_s, 0.0)
+    node = costs.node + costs.response * problem.times_s
+    return Costs(costs.constant, 0.0, node, costs.link + costs.response * reached, costs.kind)

@@ -1,0 +1,99 @@
+"""The integer program solved by HiGHS: optimum and proof, or the best within a time limit and its gap."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ..errors import BackendError, InfeasibleError, PlacementError
+from .answer import Answer, Progress, Watch
+from .costs import Costs
+from .ilp import Program, program
+from .problem import Array, Problem
+
+
+def highs(
+    problem: Problem,
+    costs: Costs,
+    *,
+    time_limit_s: float = float("inf"),
+    gap: float = 0.0,
+    progress: Watch | None = None,
+    paths: bool | None = None,
+) -> Answer:
+    """Solve by HiGHS on one thread; `progress` is called with each better placement."""
+    started = time.perf_counter()
+    model = program(problem, costs, paths=paths)
+    left = time_limit_s - (time.perf_counter() - started)
+    solver = _loaded(model, relaxed=False)
+    solver.setOptionValue("time_limit", max(0.01, left))
+    solver.setOptionValue("mip_rel_gap", max(gap, 1e-7))
+    solver.setOptionValue("mip_abs_gap", 1e-9)
+    if progress is not None:
+        watch = progress
+
+        def better(event: Any) -> None:
+            z = np.asarray(event.data_out.mip_solution)
+            bound = float(event.data_out.mip_dual_bound) + model.constant
+            where = model.placement(z) if len(z) else None
+            seconds = time.perf_counter() - started
+            watch(Progress(seconds, float(event.data_out.objective_function_value) + model.constant, bound, where))
+
+        solver.cbMipImprovingSolution += better
+    solver.run()
+    status = solver.modelStatusToString(solver.getModelStatus())
+    info = solver.getInfo()
+    if status == "Infeasible":
+        raise InfeasibleError(
+            "a problem without any feasible placement", expected="room for all operators", fix="add capacity or links"
+        )
+    if not np.isfinite(info.objective_function_value) or info.primal_solution_status != 2:
+        raise PlacementError(
+            f"no placement from HiGHS ({status.lower()})", expected="one within the time limit", fix="give it longer"
+        )
+    where = model.placement(np.asarray(solver.getSolution().col_value))
+    bound = float(info.mip_dual_bound) + model.constant
+    details = {"status": status, "columns": len(model.cost), "rows": len(model.low), "branches": info.mip_node_count}
+    seconds = time.perf_counter() - started
+    return Answer(problem, where, costs.of(problem, where), bound, seconds, "highs", details)
+
+
+def relaxation(problem: Problem, costs: Costs) -> tuple[Array, float]:
+    """x of the linear relaxation (a row an operator, a column a node) and its loss: RES-ODP draws from it."""
+    model = program(problem, costs)
+    solver = _loaded(model, relaxed=True)
+    solver.run()
+    status = solver.modelStatusToString(solver.getModelStatus())
+    if status == "Infeasible":
+        raise InfeasibleError("a problem without room", expected="room for all operators", fix="add capacity or links")
+    if status != "Optimal":
+        raise PlacementError(f"a relaxation that is {status.lower()}", expected="an optimum", fix="check the numbers")
+    x = np.zeros(costs.node.shape)
+    x[model.operator, model.node] = np.asarray(solver.getSolution().col_value)[: model.binaries]
+    return x, float(solver.getInfo().objective_function_value) + model.constant
+
+
+def _loaded(model: Program, *, relaxed: bool) -> Any:
+    try:
+        import highspy
+    except ImportError as error:
+        raise BackendError(
+            "no highspy", expected="it installed", fix="pip install 'dspkit[place]', or use solver='own'"
+        ) from error
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(model.cost), len(model.low)
+    lp.col_cost_, lp.row_lower_, lp.row_upper_ = model.cost, model.low, model.high
+    lp.col_lower_, lp.col_upper_ = np.zeros(len(model.cost)), model.upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = model.matrix.indptr, model.matrix.indices
+    lp.a_matrix_.value_ = model.matrix.data
+    if not relaxed:
+        whole = [highspy.HighsVarType.kInteger] * model.binaries
+        lp.integrality_ = whole + [highspy.HighsVarType.kContinuous] * (len(model.cost) - model.binaries)
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(lp)
+    return solver
