@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -57,5 +58,5 @@ class Answer:
         return self.problem.named(self.placement)
 
     def __repr__(self) -> str:
-        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}"
+        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}" if self.gap < math.inf else "no bound"
         return f"<Answer of {self.solver}: loss {self.loss:.6g}, {proof}, {self.seconds:.3g} s>"

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 
 from ..errors import PlacementError
 from .answer import Answer
+from .costs import Costs
 from .greedy import Task, first_fit
+from .kernels_neighbours import MARGIN, best_neighbour, cost
 from .metrics import Ranges, Weights
-from .neighbours import MARGIN, STRATEGIES, best_neighbour, cost, instance, moved
 from .problem import Array, Placement, Problem
 
+STRATEGIES = ("co-locate", "swap", "move")
 Step = tuple[str, Placement, float]  # what was done, what came of it, its loss
 
 
@@ -84,8 +87,8 @@ class Search:
     """Descents and kicks on the compiled neighbourhoods of one task."""
 
     def __init__(self, task: Task, time_limit_s: float = math.inf):
-        self.task, self.p = task, instance(task.problem, task.costs)
-        self.movable = np.ones(len(self.p.order), bool)
+        self.task, self.graph = task, arrays(task.problem, task.costs)
+        self.movable = np.ones(len(task.problem.application.operators), bool)
         self.movable[list(task.problem.pinned)] = False
         self.nodes = task.nodes.astype(np.int64)
         self.until = task.started + time_limit_s
@@ -95,13 +98,15 @@ class Search:
         return time.perf_counter() >= self.until
 
     def cost(self, x: Placement) -> float:
-        return float(cost(self.p, x, np.zeros(len(x))))
+        return float(cost(x, *self.graph))
 
     def _best(self, x: Placement, strategy: int, limit: float, tabu: Array) -> Step | None:
-        found, what, to = best_neighbour(self.p, x.copy(), strategy, self.nodes, self.movable, tabu, limit)
+        found, what, to = best_neighbour(x.copy(), strategy, self.nodes, self.movable, tabu, limit, *self.graph)
         if what < 0:
             return None
-        return self._words(strategy, what, to), moved(x, self.movable, strategy, what, to), float(found)
+        y = x.copy()
+        y[(x == what) & self.movable if strategy == 1 else what] = to
+        return self._words(strategy, what, to), y, float(found)
 
     def descend(self, x: Placement, tabu: Array | None = None) -> tuple[Placement, list[Step]]:
         """Improve until nothing does, never entering a tabu placement; what was done on the way."""
@@ -133,3 +138,14 @@ class Search:
     def told(self, steps: list[Step]) -> tuple[tuple[str, float], ...]:
         """What was done, with the loss after each."""
         return tuple((words, found + self.task.costs.constant) for words, _, found in steps)
+
+
+def arrays(problem: Problem, costs: Costs) -> tuple[Any, ...]:
+    """What the compiled searches take: the objective, the graph, rates, bandwidths, capacities."""
+    app, net = problem.application, problem.network
+    into = np.argsort(app.ends[:, 1], kind="stable")
+    into_at = np.searchsorted(app.ends[into, 1], np.arange(len(app.operators) + 1))
+    tight = bool((net.bandwidth_per_s < app.rate_per_s.sum()).any())
+    times, order = problem.times_s, np.array(app.order, np.int64)
+    graph = (costs.node, costs.link, costs.kind, app.ends, costs.response, times, net.delay_s, order, into_at, into)
+    return (*graph, app.rate_per_s, net.bandwidth_per_s, tight, app.demand, net.capacity)
