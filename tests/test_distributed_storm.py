@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, Topology, run, topologies
-from dspkit.errors import DeploymentError, KnobError
+from dspkit.errors import DeploymentError, InfeasibleError, KnobError
 from dspkit.placement.storm import (
     Cluster,
     Died,
@@ -148,12 +148,12 @@ def test_t_storm_by_hand():
     """a and b talk 9/s, source and a 1/s: b comes beside a once a is placed beside the source."""
     talk = streams(CHAIN, CHAIN.uniform(), {("source", "a"): 1, ("a", "b"): 9, ("b", "sink"): 2})
     fixed = {("source", 0): (0, 0), ("sink", 0): (1, 0)}
-    where = least_traffic(talk, (1, 1), 4, fixed)
+    where = least_traffic(talk, {(0, 0): 4, (1, 0): 4}, fixed)
     assert where[("b", 0)] == (1, 0)  # first, for it talks most, 11/s: 2 of them to the sink
     assert where[("a", 0)] == (1, 0)
-    assert least_traffic(talk, (1, 1, 1), 2, fixed)[("a", 0)] == (0, 0)  # slots of two: beside the source
-    with pytest.raises(DeploymentError, match="room for all"):
-        least_traffic(talk, (1, 1), 1, fixed)
+    assert least_traffic(talk, {(0, 0): 2, (1, 0): 2}, fixed)[("a", 0)] == (0, 0)  # slots of two: beside the source
+    with pytest.raises(InfeasibleError, match="room for all"):
+        least_traffic(talk, {(0, 0): 1, (1, 0): 1}, fixed)
 
 
 def test_t_storm_reaches_the_least_traffic():

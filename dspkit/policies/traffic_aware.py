@@ -12,7 +12,17 @@ from typing import ClassVar, NamedTuple
 from ..core import Decision, Snapshot, Topology
 from ..frozen import FrozenMap
 from ..knobs import Knobs, knob
-from ..placement.storm import Cluster, Executor, Slot, cluster_of, deployed, least_traffic, round_robin, streams
+from ..placement.storm import (
+    Cluster,
+    Executor,
+    Slot,
+    cluster_of,
+    deployed,
+    least_traffic,
+    round_robin,
+    slots_in_turn,
+    streams,
+)
 
 
 class State(NamedTuple):
@@ -56,7 +66,8 @@ class TrafficAware(Knobs):
         talk = streams(topology, k, snapshot.edge_rates)
         if len(first) > self.slot_executors * sum(cluster.slots):
             return state, Decision(snapshot.deployment, {"stays": "more executors than the slots hold"})
-        where = least_traffic(talk, cluster.slots, self.slot_executors, fixed)
+        slots = dict.fromkeys(slots_in_turn(cluster.slots), float(self.slot_executors))
+        where = least_traffic(talk, slots, fixed)
         crossing = sum(r for e, others in talk.items() for o, r in others if where[e][0] != where[o][0]) / 2
         return State(topology, FrozenMap(fixed)), Decision(
             deployed(snapshot.deployment, where, names), {"traffic between nodes": round(crossing, 6)}

@@ -121,7 +121,7 @@ def _wish(executor: Executor, at: int, view: View, rules: Rules) -> Array | None
         place = springs(points, rates, origin, gamma=rules.gamma, force_limit=rules.force_limit)
     else:
         place = median(points, rates, origin)
-    known: Array = ~np.isnan(view.points).any(axis=1)
+    known: Array = np.logical_not(np.isnan(view.points).any(axis=1))
     far = np.full(len(known), np.inf)
     far[known] = distances((*place, 1, 0), view.points[known], rules.weights, latency_max(view.points))
     return far

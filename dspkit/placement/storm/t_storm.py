@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from ...errors import DeploymentError
-from .adaptive import Slot, Streams, load
-from .bootstrap import slots_in_turn
-from .cluster import Executor
+from ...errors import InfeasibleError
+from .adaptive import Slot
+
+T = TypeVar("T", bound=Any)
+TINY = 1e-9
 
 
 def least_traffic(
-    streams: Streams, slots: Sequence[int], most: int, fixed: Mapping[Executor, Slot]
-) -> dict[Executor, Slot]:
-    """Every executor's slot; those in `fixed` are placed first and stay, no slot takes more than `most`.
+    streams: Mapping[T, tuple[tuple[T, float], ...]],
+    capacity: Mapping[Slot, float],
+    fixed: Mapping[T, Slot],
+    *,
+    demand: Mapping[T, float] | None = None,
+    may: Callable[[T, Slot], bool] = lambda thing, slot: True,
+) -> dict[T, Slot]:
+    """Every thing's slot; those in `fixed` are placed first and stay, no slot takes more demand than its capacity.
 
-    Of equal slots the fullest wins, then the one of lower number. Neighbours that are not placed yet add nothing.
+    Of equal slots the fullest wins, then the one that comes first. Neighbours that are not placed yet add nothing.
     """
-    where = dict(fixed)
+    where, used = dict(fixed), dict.fromkeys(capacity, 0.0)
+    asks = {e: 1.0 if demand is None else demand[e] for e in streams}
+    for e, slot in fixed.items():
+        used[slot] += asks[e]
     total = {e: sum(rate for _, rate in others) for e, others in streams.items()}
+    number = {slot: n for n, slot in enumerate(capacity)}
     for e in sorted((e for e in streams if e not in fixed), key=lambda e: (-total[e], e)):
-        used = load(where.values())
-        open_slots = [s for s in slots_in_turn(slots) if used.get(s, 0) < most]
-        if not open_slots:
-            raise DeploymentError(
-                f"{len(streams)} executors for {sum(slots)} slots of {most}",
-                expected="room for all",
-                fix="add nodes, or let a slot take more",
+        fits = [s for s in capacity if used[s] + asks[e] <= capacity[s] + TINY and may(e, s)]
+        if not fits:
+            raise InfeasibleError(
+                f"no slot left for {e!r}, in order of traffic", expected="room for all", fix="add nodes or capacity"
             )
-        added = {
-            s: sum(rate for other, rate in streams[e] if other in where and where[other][0] != s[0]) for s in open_slots
-        }
-        where[e] = min(open_slots, key=lambda s: (round(added[s], 9), -used.get(s, 0), s))
+        added = {s: sum(rate for other, rate in streams[e] if other in where and where[other][0] != s[0]) for s in fits}
+        where[e] = min(fits, key=lambda s: (round(added[s], 9), -used[s], number[s]))
+        used[where[e]] += asks[e]
     return where
