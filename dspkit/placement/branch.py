@@ -80,7 +80,7 @@ def branch(
     group = np.array([head.index(equal[i]) if not single[i] else -1 for i in range(operators)], np.int64)
     count = np.array([int((group == g).sum()) for g in range(len(head))], np.int64)
     last = -1 if tight or not len(head) else int(count.argmax())
-    sequence = _sequence(group, kinds, last)
+    sequence = _sequence(costs, group, kinds, last)
     most = int(count.max(initial=1))
     alpha, delay = costs.response, net.delay_s
     up0, down0, pairs = _tables(problem, costs, kinds, head, group, count, most)
@@ -118,21 +118,34 @@ def branch(
         steps = STEPS
 
 
-def _sequence(group: Array, kinds: Array, last: int) -> Array:
-    """Classes one after the other, next the one with the most streams to what is placed, then to the last class."""
+def _sequence(costs: Costs, group: Array, kinds: Array, last: int) -> Array:
+    """Classes one after the other: first those that matter to the loss, of these the ones most linked to what is placed."""
     linked = (kinds >= 0) | (kinds.T >= 0)
+    matters = np.array([_spread(row) for row in costs.node]) > 0
+    for kind, link in enumerate(costs.link):
+        if costs.response or _spread(link) > 0:
+            matters |= (kinds == kind).any(axis=0) | (kinds == kind).any(axis=1)
     placed = group == -1
     waiting = [g for g in range(int(group.max(initial=-1)) + 1) if g != last]
     found: list[int] = []
     while waiting:
         scores = [
-            (int(linked[group == g][:, placed].sum()), int(linked[group == g][:, group == last].sum()), -g)
+            (
+                bool(matters[group == g].any()),
+                *(int(linked[group == g][:, to].sum()) for to in (placed, group == last)),
+                -g,
+            )
             for g in waiting
         ]
         g = waiting.pop(scores.index(max(scores)))
         found += np.flatnonzero(group == g).tolist()
         placed |= group == g
     return np.array(found, np.int64)
+
+
+def _spread(costs: Array) -> float:
+    finite = costs[np.isfinite(costs)]
+    return float(np.ptp(finite)) if len(finite) else 0.0
 
 
 def _tables(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 
 from ..errors import InfeasibleError, PlacementError
 from .answer import Answer, Progress, Watch
 from .branch import branch
+from .chain import chain as by_labels
+from .chain import slots_of
 from .costs import Costs, chain_of, folded
 from .kernels_climb import climb, construct
 from .problem import Array, Problem
@@ -33,9 +36,12 @@ def own(
     if progress is not None and math.isfinite(loss):
         progress(Progress(time.perf_counter() - started, loss + costs.constant, -math.inf, x.copy()))
     details: dict[str, object] = {}
-    x, loss, bound, details["branches"] = branch(
-        problem, shape, x, loss, deadline=deadline, gap=gap, progress=progress, started=started
-    )
+    watch: Any = {"deadline": deadline, "gap": gap, "progress": progress, "started": started}
+    shared = problem.network.bandwidth_per_s < problem.application.rate_per_s.sum()
+    if chain and slots_of(problem) and not shared.any():
+        x, loss, bound, details["labels"] = by_labels(problem, shape, chain, x, loss, **watch)
+    else:
+        x, loss, bound, details["branches"] = branch(problem, shape, x, loss, **watch)
     if not math.isfinite(loss):
         if time.perf_counter() > deadline:
             raise PlacementError("no placement in time", expected="one within the limit", fix="give it longer")

@@ -1,0 +1,267 @@
+r"""Label setting for chains: a placement is a shortest way through (operator, node) that keeps the capacities.
+
+Such a way need not remember all it used. Each node has a set of nodes that are remembered while the way is there, itself
+first; elsewhere they are forgotten, which only adds ways and so gives a lower bound. Where the cheapest way breaks a
+capacity, the sets grow by what it forgot, until the cheapest way keeps all: it is the optimum. (In vehicle routing: ng-routes
+with decremental state space.) Three things keep the ways few:
+
+* the runs go forward and backward in turn, each pruned by what the one before found to be the least cost of the rest;
+* a price $\mu_u$ for the capacity of each node (Lagrange, by subgradient): a way with its prices, less the value of all
+  capacity, costs at most what it costs, so it may be dropped as soon as that passes the best placement known;
+* that placement comes from local search.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from .answer import Progress, Watch
+from .costs import Costs
+from .kernels_chain import extend, follow, onward
+from .problem import Array, Problem
+
+MOST_LABELS = 3_000_000  # of one operator; about 40 bytes each
+MOST_BITS = 4_096
+
+
+class Layers(NamedTuple):
+    """A chain in one direction: costs of each operator on each node, of each step, and slots needed."""
+
+    node: Array
+    link: Array
+    kind: Array
+    need: Array
+
+    @property
+    def reversed(self) -> Layers:
+        link = np.ascontiguousarray(self.link.transpose(0, 2, 1))
+        return Layers(np.ascontiguousarray(self.node[::-1]), link, self.kind[::-1].copy(), self.need[::-1].copy())
+
+
+def slots_of(problem: Problem) -> tuple[Array, Array] | None:
+    """Demands and capacities as whole slots (as many as all need: never short); None where demands have no common unit."""
+    demand, capacity = problem.application.demand, problem.network.capacity
+    unit = float(demand[demand > 0].min(initial=math.inf))
+    if math.isinf(unit):
+        return np.zeros(len(demand), np.int64), np.zeros(len(capacity), np.int64)
+    need = np.rint(demand / unit)
+    if (abs(need * unit - demand) > 1e-9 * unit).any():
+        return None
+    slots = np.minimum(np.floor((capacity + 1e-9) / unit), need.sum())
+    fits = slots.sum() <= MOST_BITS
+    return (need.astype(np.int64), slots.astype(np.int64)) if fits else None
+
+
+def chain(
+    problem: Problem, costs: Costs, order: tuple[int, ...], x: Array, loss: float, *, deadline: float, gap: float,
+    progress: Watch | None, started: float,
+) -> tuple[Array, float, float, int]:  # fmt: skip
+    """The best placement of a chain, its loss, a bound on all, and the number of labels; costs are folded."""
+    counted = slots_of(problem)
+    assert counted is not None
+    need, slots = counted
+    at = list(order)
+    kinds = {(a, b): costs.kind[e] for e, (a, b) in enumerate(problem.application.ends.tolist())}
+    kind = np.array([kinds[step] for step in zip(at, at[1:], strict=False)], np.int64)
+    ahead, slots = _pinned(Layers(np.ascontiguousarray(costs.node[at]), costs.link, kind, need[at]), slots)
+    if (slots < 0).any():
+        return x, loss, math.inf, 0
+    best, least = np.array(x)[at], loss
+    price, bound = _prices(ahead, slots, least)
+    ways = _Ways(ahead, slots, price)
+    rest = np.empty(ahead.node.shape)
+    onward(ways.priced(ahead), ahead.link, ahead.kind, rest)
+    layers, forward, labels = ahead, True, 0
+    while bound < least - _slack(least, gap) and time.perf_counter() < deadline:
+        found = ways.run(layers, rest, least - _slack(least, gap), deadline)
+        if found is None:
+            break
+        labels += found.labels
+        if not len(found.paths):
+            bound = least
+            break
+        for path, cost in zip(found.paths, found.costs, strict=True):
+            if cost < least and ways.fits(path, layers):
+                best, least = (path if forward else path[::-1]), float(cost)
+        bound = max(bound, min(least, float(found.costs[0])))
+        ways.remember(found.paths, layers)
+        if progress is not None:
+            seconds = time.perf_counter() - started
+            where = np.empty(len(at), np.int64)
+            where[at] = best
+            progress(Progress(seconds, least + costs.constant, bound + costs.constant, where))
+        layers, forward, rest = layers.reversed, not forward, found.rest
+    where = np.empty(len(at), np.int64)
+    where[at] = best
+    return where, least, min(bound, least), labels
+
+
+def _pinned(layers: Layers, slots: Array) -> tuple[Layers, Array]:
+    """Take the slots of pinned operators away first, and nodes without enough left from the others' choice."""
+    node, need, left = layers.node.copy(), layers.need.copy(), slots.copy()
+    pinned = np.isfinite(node).sum(axis=1) == 1
+    for i in np.flatnonzero(pinned):
+        left[node[i].argmin()] -= need[i]
+        need[i] = 0
+    node[need[:, None] > left[None, :]] = np.inf
+    return Layers(node, layers.link, layers.kind, need), left
+
+
+def _in_blocks(layers: Layers) -> bool:
+    """Whether some optimum visits each node once: operators that may change places, steps that a detour never shortens.
+
+    The ways may then treat a node as full as soon as they leave it. (The same nodes in the order of first visits cost no
+    more, by the triangle inequality.) Pinned operators may only be at the ends.
+    """
+    inner = np.isfinite(layers.node).sum(axis=1) > 1
+    first, last = int(inner.argmax()), len(inner) - int(inner[::-1].argmax())
+    ends_only = inner.any() and inner[first:last].all() and first <= 1 and last >= len(inner) - 1
+    if not ends_only or len(set(layers.kind.tolist())) != 1:
+        return False
+    node, link = layers.node[first:last], layers.link[layers.kind[0]]
+    may = np.isfinite(node[0])
+    same = (np.isfinite(node) == may).all() and len(set(layers.need[first:last].tolist())) == 1
+    if not same or (np.diag(link) != 0).any() or (link < 0).any():
+        return False
+    even = node[:, may] - node[:1, may]
+    if (np.ptp(even, axis=1) > 1e-12 * (1 + abs(node[:, may]).max(axis=1))).any():
+        return False
+    tiny = 1e-12 * link[np.isfinite(link)].max()
+    return all((link <= link[:, k, None] + link[None, k, :] + tiny).all() for k in range(len(link)))
+
+
+def _slack(loss: float, gap: float) -> float:
+    return max(gap * abs(loss), 1e-9 * abs(loss) + 1e-13) if math.isfinite(loss) else 0.0
+
+
+def _prices(layers: Layers, slots: Array, loss: float, rounds: int = 300) -> tuple[Array, float]:
+    """Prices of slots by subgradient, and the bound that they prove."""
+    price, best, bound = _transport_prices(layers, slots), np.zeros(len(slots)), -math.inf
+    rest, way, size = np.empty(layers.node.shape), np.empty(len(layers.need), np.int64), 1.0
+    for round_ in range(rounds):
+        priced = layers.node + layers.need[:, None] * price[None, :]
+        onward(priced, layers.link, layers.kind, rest)
+        value = follow(priced, layers.link, layers.kind, rest, way) - float(price @ slots)
+        if not math.isfinite(value):
+            return best, math.inf  # no way at all
+        if value > bound + 1e-12 * abs(value):
+            bound, best = value, price.copy()
+        elif round_ % 10 == 9:
+            size *= 0.7
+        over = np.bincount(way, weights=layers.need, minlength=len(slots)) - slots
+        if not (over > 0).any() and not (price * over).any():
+            break
+        target = loss if math.isfinite(loss) else value + abs(value) + 1.0
+        square = float((over * over).sum())
+        if not square:
+            break
+        price = np.maximum(0.0, price + size * max(target - value, 1e-9) / square * over)
+    return best, bound
+
+
+def _transport_prices(layers: Layers, slots: Array) -> Array:
+    """Prices as if steps were free but for their cheapest ends: the dual of a transport problem, where they are exact."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix
+
+    cost = layers.node.copy()
+    for i, kind in enumerate(layers.kind):
+        cost[i] += layers.link[kind].min(axis=1) / 2
+        cost[i + 1] += layers.link[kind].min(axis=0) / 2
+    operator, node = np.nonzero(np.isfinite(cost))
+    columns = np.arange(len(operator))
+    short = slots < layers.need.sum()
+    once = csr_matrix((np.ones(len(operator)), (operator, columns)), shape=(len(cost), len(operator)))
+    used = csr_matrix((layers.need[operator].astype(float), (node, columns)), shape=(len(slots), len(operator)))[short]
+    solved = linprog(cost[operator, node], A_ub=used if short.any() else None, b_ub=slots[short] if short.any() else None,
+                     A_eq=once, b_eq=np.ones(len(cost)), method="highs")  # fmt: skip
+    price = np.zeros(len(slots))
+    if solved.status == 0 and short.any():
+        price[short] = np.maximum(0.0, -solved.ineqlin.marginals)
+    return price
+
+
+class _Found(NamedTuple):
+    labels: int
+    paths: list[Array]  # cheapest first
+    costs: Array
+    rest: Array  # for the next run, the other way
+
+
+class _Ways:
+    """The sets of remembered nodes, as masks over bits: one bit for each slot of each node that may get short."""
+
+    def __init__(self, layers: Layers, slots: Array, price: Array):
+        self.slots, self.price, self.closing = slots, price, _in_blocks(layers)
+        self.offset = np.concatenate(([0], np.cumsum(slots)[:-1])).astype(np.int64)
+        self.words = max(1, -(-int(slots.sum()) // 64))
+        self.mask = np.zeros((len(slots), self.words), np.uint64)
+        self.sets: list[set[int]] = [set() for _ in slots]
+        for u in range(len(slots)):
+            self._add(u, u)
+
+    def _add(self, u: int, remembered: int) -> bool:
+        if remembered in self.sets[u]:
+            return False
+        self.sets[u].add(remembered)
+        for bit in range(self.offset[remembered], self.offset[remembered] + self.slots[remembered]):
+            self.mask[u, bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+        return True
+
+    def priced(self, layers: Layers) -> Array:
+        return layers.node + layers.need[:, None] * self.price[None, :]
+
+    def run(self, layers: Layers, rest: Array, cutoff: float, deadline: float) -> _Found | None:
+        """All ways through the layers that may cost less than the cutoff; None when time or memory is over."""
+        priced = self.priced(layers)
+        cutoff_priced = cutoff + float(self.price @ self.slots)
+        root = (np.zeros(1, np.int32), np.zeros(1), np.zeros(1), np.zeros((1, self.words), np.uint64))
+        nothing = np.zeros((1, *layers.link.shape[1:]))
+        trail, labels = [], 0
+        least = np.full(priced.shape, np.inf)
+        at, cost, with_price, memory = root
+        for i in range(len(layers.need)):
+            link = layers.link[layers.kind[i - 1]] if i else nothing[0]
+            count, at, cost, with_price, memory, parent = extend(
+                at, cost, with_price, memory, link, layers.node[i], priced[i], rest[i], cutoff_priced,
+                int(layers.need[i]), self.slots, self.offset, self.mask, self.closing, MOST_LABELS, 400,
+            )  # fmt: skip
+            if count < 0 or time.perf_counter() > deadline:
+                return None
+            labels += count
+            trail.append((at, parent))
+            np.minimum.at(least[i], at, with_price)
+        chosen = np.argsort(cost, kind="stable")[:50]
+        paths = [self._way_back(trail, int(k)) for k in chosen]
+        with np.errstate(invalid="ignore"):
+            beyond = np.where(np.isfinite(least), least - priced, np.inf)
+        return _Found(labels, paths, cost[chosen], np.ascontiguousarray(beyond[::-1]))
+
+    def _way_back(self, trail: list[tuple[Array, Array]], k: int) -> Array:
+        way = np.empty(len(trail), np.int64)
+        for i in range(len(trail) - 1, -1, -1):
+            at, parent = trail[i]
+            way[i], k = at[k], parent[k]
+        return way
+
+    def fits(self, path: Array, layers: Layers) -> bool:
+        used = np.bincount(path, weights=layers.need, minlength=len(self.slots))
+        return bool((used <= self.slots).all())
+
+    def remember(self, paths: list[Array], layers: Layers) -> None:
+        """Let each node between two visits to an overfull node remember that one, for the cheapest few ways."""
+        for path in paths[:20]:
+            used = np.bincount(path, weights=layers.need, minlength=len(self.slots))
+            for u in np.flatnonzero(used > self.slots):
+                visits = np.flatnonzero((path == u) & (layers.need > 0))
+                filled = 0
+                for k, here in enumerate(visits):
+                    filled += int(layers.need[here])
+                    if filled > self.slots[u]:
+                        for between in path[visits[0] : here]:
+                            self._add(int(between), int(u))
+                        break
