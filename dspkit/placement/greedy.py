@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InfeasibleError
 from .answer import Answer
+from .check import violations
 from .costs import Costs, weighted
 from .metrics import Ranges, Weights
 from .penalty import anchored, ordered_nodes, penalties
@@ -30,7 +31,13 @@ class Task:
         self.nodes: Array = ordered_nodes(self.problem, self.penalty if penalised else None)
 
     def answer(self, x: Placement, name: str, **details: Any) -> Answer:
-        """What the heuristic found; it proves nothing."""
+        """What the heuristic found, if it may run; it proves nothing."""
+        if broken := violations(self.given, x):
+            raise InfeasibleError(
+                f"a placement by {name} with {broken[0]}",
+                expected="one that may run",
+                fix="use solve(), which finds one",
+            )
         seconds = time.perf_counter() - self.started
         return Answer(self.given, x, self.costs.of(self.given, x), -math.inf, seconds, name, details)
 

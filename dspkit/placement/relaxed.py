@@ -49,7 +49,7 @@ def relaxed(
 def expanded(drawn: set[int], penalty: Array, k: int, random: np.random.Generator) -> set[int]:
     """These nodes, and for each k others, the likelier the less their penalty."""
     nodes, size = set(drawn), len(penalty)
-    for u in sorted(drawn):
+    for u in sorted(drawn) if size > 1 else ():
         others = np.delete(np.arange(size), u)
         chance = np.maximum(0.0, 1 - np.where(np.isfinite(penalty[u, others]), penalty[u, others], 1.0)) + 1e-9
         nodes |= set(random.choice(others, min(k, size - 1), replace=False, p=chance / chance.sum()).tolist())

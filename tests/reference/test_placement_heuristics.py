@@ -10,8 +10,11 @@ from dspkit import placement
 from dspkit.errors import InfeasibleError
 from dspkit.placement import Application, Network, Problem, Ranges, Weights
 from dspkit.placement.greedy import greedy
+from dspkit.placement.hierarchy import build, centre
 from dspkit.placement.local import local_search, tabu_search
-from dspkit.placement.penalty import ordered_nodes, penalties
+from dspkit.placement.penalty import ordered_nodes, penalties, symmetric
+from dspkit.placement.pruned import merge_tree, pruned
+from dspkit.placement.relaxed import relaxed
 
 W = {"r": Weights(1, 0, 0), "a": Weights(0, 1, 0), "z": Weights(0, 0, 1), "all": Weights(1 / 3, 1 / 3, 1 / 3)}
 D = {(0, 1): 10, (0, 2): 20, (0, 3): 30, (1, 2): 12, (1, 3): 25, (2, 3): 8}
@@ -137,8 +140,48 @@ def test_h4_three_levels_of_quality():
     assert course[-1][1] == 570
 
 
-def test_h6_metric():
-    assert pytest.approx(0.2) == (0.36 - 0.2) / (1 - 0.2)
+def test_h3_pruned():
+    penalty = symmetric(penalties(NET, W["r"]))
+    assert [sorted(s) for s in merge_tree(penalty)[4:]] == [[2, 3], [0, 1], [0, 1, 2, 3]]
+    found = pruned(H2, W["r"], brute_ranges(H2))
+    assert (middle(found), found.details["nodes"], found.details["solves"]) == ((2, 2), 4, 1)
+
+
+def test_h5_virtual_data_centre():
+    pair = Network(("x", "y"), 0.001, (2, 3), (1, 2), (0.99, 0.97))
+    one = centre(pair, [[0, 1]])
+    assert (one.availability[0], one.speed[0], one.capacity[0]) == pytest.approx((0.98, 1.5, 5))
+    two = centre(NET, [[0, 1], [2, 3]])
+    assert two.delay_s * 1e3 == pytest.approx(np.array([[0, 21.75], [21.75, 0]]))
+
+
+@pytest.mark.parametrize("sizes", [(2, 4, 8, 16, 36), (2, 4, 8, 16, 32, 64), (2, 4, 8, 16, 32, 64, 100)])
+def test_sizes_of_levels(sizes):
+    levels = build(placement.waxman(sizes[-1], seed=1), W["all"])
+    assert tuple(len(network.nodes) for network, _ in levels) == sizes
+    for (_, members), (finer, _) in zip(levels, levels[1:], strict=False):
+        assert sorted(u for m in members for u in m) == list(range(len(finer.nodes)))
+
+
+@pytest.mark.parametrize(("found", "best", "printed"), [(0.36, 0.2, 0.2), (1, 0.2, 1), (1, 1, 0), (0.2, 0.2, 0)])
+def test_h6_metric(found, best, printed):
+    assert placement.degradation(found, best) == pytest.approx(printed)
+
+
+def test_h7_relaxed_corner(monkeypatch):
+    """The relaxation halves an operator of demand 2: if the node it draws has room for 1, more are drawn.
+
+    (Our program knows that such a node is no candidate, so the halves are put there by hand.)
+    """
+    network = Network(("0", "1", "2"), 0.01, (2, 1, 2), 1, (0.99, 0.999, 0.98))
+    app = Application(("s", "m", "t"), (("s", "m"), ("m", "t")), (1, 2, 1), 0.003, 100)
+    corner = Problem(app, network, {"s": "0", "t": "0"})
+    assert middle(relaxed(corner, W["a"], Ranges((0, 1), (-1, 0), (0, 1)), neighbours=0)) == (2,)
+    halves = np.array([[1, 0, 0], [0, 0.5, 0.5], [1, 0, 0]])
+    monkeypatch.setattr("dspkit.placement.relaxed.relaxation", lambda *_: (halves, 0.0))
+    drawn = [relaxed(corner, W["a"], Ranges((0, 1), (-1, 0), (0, 1)), neighbours=0, seed=seed) for seed in range(12)]
+    assert {middle(found) for found in drawn} == {(2,)}
+    assert {found.details["nodes"] for found in drawn} == {2, 3}
 
 
 @pytest.mark.parametrize("nodes", [36, 49])
@@ -154,6 +197,6 @@ def test_h8_greedy_is_optimal_for_availability_where_the_pinned_node_is_full(sha
 
 
 def test_greedy_says_where_it_ends():
+    tight = Network(NET.nodes, NET.delay_s, (2, 1, 0, 0))
     with pytest.raises(InfeasibleError, match="'b' in greedy order"):
-        tight = Network(NET.nodes, NET.delay_s, (2, 1, 0, 0))
         greedy(Problem(CHAIN, tight, H2.candidates), W["r"], Ranges((0, 1), (0, 1), (0, 1)))
