@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -24,6 +25,31 @@ class Progress(NamedTuple):
 
 
 Watch = Callable[[Progress], object]
+Longer = Callable[[], tuple[Placement, float]]  # a longer local search: a placement and its loss
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When a search began and must end, how good is good enough, and who is told."""
+
+    started: float
+    deadline: float
+    gap: float
+    constant: float
+    watch: Watch | None
+
+    @property
+    def over(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+    def slack(self, loss: float) -> float:
+        """What is less than this below the best placement is not looked for."""
+        return max(self.gap * abs(loss), 1e-9 * abs(loss) + 1e-13) if math.isfinite(loss) else 0.0
+
+    def tell(self, loss: float, bound: float, placement: Placement) -> None:
+        if self.watch is not None:
+            seconds = time.perf_counter() - self.started
+            self.watch(Progress(seconds, loss + self.constant, bound + self.constant, placement.copy()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
-from .answer import Progress, Watch
+from .answer import Clock, Longer
 from .costs import Costs
 from .kernels_branch import search
 from .problem import Array, Problem
@@ -44,15 +43,7 @@ def equal_operators(problem: Problem, costs: Costs | None = None) -> list[int]:
 
 
 def branch(
-    problem: Problem,
-    costs: Costs,
-    x: Array,
-    loss: float,
-    *,
-    deadline: float,
-    gap: float,
-    progress: Watch | None,
-    started: float,
+    problem: Problem, costs: Costs, x: Array, loss: float, clock: Clock, longer: Longer
 ) -> tuple[Array, float, float, int]:
     """The best placement, its loss, a bound on all others, and the branches looked at; x, loss: the best so far."""
     app, net = problem.application, problem.network
@@ -95,27 +86,30 @@ def branch(
     )
     arrays: tuple[Any, ...] = (
         state, where, free, used, count, np.zeros((len(head), nodes), np.int64), load,
-        np.zeros((depth + 1, nodes), np.int64), child_bound, children, position, kept, least, gap, sequence, last,
+        np.zeros((depth + 1, nodes), np.int64), child_bound, children, position, kept, least, clock.gap, sequence, last,
         np.zeros(operators), np.zeros(operators), np.full((len(head), nodes), np.inf), np.zeros((len(head), nodes)),
         np.zeros(max(nodes, operators)), np.zeros(4 + len(head)), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64),
         costs.node, costs.link, kinds, alpha, problem.times_s, delay, app.demand, np.array(app.order, np.int64), group,
         np.array(head, np.int64), up0, down0, pairs, half, _alike(problem, costs, tight), rate, net.bandwidth_per_s, tight,
     )  # fmt: skip
-    bound, steps = -np.inf, 1_000
+    bound, steps = -np.inf, 19_999
     while True:
         before = least[0]
         if search(steps, *arrays):
             return kept, float(least[0]), float(least[0]), int(state[2])
+        if steps < STEPS:
+            steps = STEPS
+            other, its_loss = longer()
+            if its_loss < least[0]:
+                kept[:], least[0] = other, its_loss
         open_bounds = [
             child_bound[t, max(0, position[t] - 1)] for t in range(min(state[0] + 1, depth)) if children[t] > 0
         ]
         bound = max(bound, min(open_bounds, default=-np.inf))
-        now = time.perf_counter()
-        if progress is not None and least[0] < before:
-            progress(Progress(now - started, least[0] + costs.constant, bound + costs.constant, kept.copy()))
-        if now > deadline:
+        if least[0] < before:
+            clock.tell(least[0], bound, kept)
+        if clock.over:
             return kept, float(least[0]), float(min(bound, least[0])), int(state[2])
-        steps = STEPS
 
 
 def _sequence(costs: Costs, group: Array, kinds: Array, last: int) -> Array:

@@ -14,12 +14,11 @@ with decremental state space.) Three things keep the ways few:
 from __future__ import annotations
 
 import math
-import time
 from typing import NamedTuple
 
 import numpy as np
 
-from .answer import Progress, Watch
+from .answer import Clock, Longer
 from .costs import Costs
 from .kernels_chain import extend, follow, onward
 from .problem import Array, Problem
@@ -57,9 +56,8 @@ def slots_of(problem: Problem) -> tuple[Array, Array] | None:
 
 
 def chain(
-    problem: Problem, costs: Costs, order: tuple[int, ...], x: Array, loss: float, *, deadline: float, gap: float,
-    progress: Watch | None, started: float,
-) -> tuple[Array, float, float, int]:  # fmt: skip
+    problem: Problem, costs: Costs, order: tuple[int, ...], x: Array, loss: float, clock: Clock, longer: Longer
+) -> tuple[Array, float, float, int]:
     """The best placement of a chain, its loss, a bound on all, and the number of labels; costs are folded."""
     counted = slots_of(problem)
     assert counted is not None
@@ -71,13 +69,18 @@ def chain(
     if (slots < 0).any():
         return x, loss, math.inf, 0
     best, least = np.array(x)[at], loss
-    price, bound = _prices(ahead, slots, least)
+    price, bound = _prices(ahead, slots, least, clock)
     ways = _Ways(ahead, slots, price)
     rest = np.empty(ahead.node.shape)
     onward(ways.priced(ahead), ahead.link, ahead.kind, rest)
-    layers, forward, labels = ahead, True, 0
-    while bound < least - _slack(least, gap) and time.perf_counter() < deadline:
-        found = ways.run(layers, rest, least - _slack(least, gap), deadline)
+    layers, forward, labels, searched = ahead, True, 0, False
+    while bound < least - clock.slack(least) and not clock.over:
+        if labels > 10_000 and not searched:
+            searched = True
+            other, its_loss = longer()
+            if its_loss < least:
+                best, least = other[at], its_loss
+        found = ways.run(layers, rest, least - clock.slack(least), clock)
         if found is None:
             break
         labels += found.labels
@@ -85,19 +88,14 @@ def chain(
             bound = least
             break
         for path, cost in zip(found.paths, found.costs, strict=True):
-            if cost < least and ways.fits(path, layers):
+            if cost < least and ways.fits(path):
                 best, least = (path if forward else path[::-1]), float(cost)
         bound = max(bound, min(least, float(found.costs[0])))
-        ways.remember(found.paths, layers)
-        if progress is not None:
-            seconds = time.perf_counter() - started
-            where = np.empty(len(at), np.int64)
-            where[at] = best
-            progress(Progress(seconds, least + costs.constant, bound + costs.constant, where))
+        ways.remember(found.paths)
+        clock.tell(least, bound, best[np.argsort(at)])
+        ways.need = ways.need[::-1]
         layers, forward, rest = layers.reversed, not forward, found.rest
-    where = np.empty(len(at), np.int64)
-    where[at] = best
-    return where, least, min(bound, least), labels
+    return best[np.argsort(at)], least, min(bound, least), labels
 
 
 def _pinned(layers: Layers, slots: Array) -> tuple[Layers, Array]:
@@ -134,11 +132,7 @@ def _in_blocks(layers: Layers) -> bool:
     return all((link <= link[:, k, None] + link[None, k, :] + tiny).all() for k in range(len(link)))
 
 
-def _slack(loss: float, gap: float) -> float:
-    return max(gap * abs(loss), 1e-9 * abs(loss) + 1e-13) if math.isfinite(loss) else 0.0
-
-
-def _prices(layers: Layers, slots: Array, loss: float, rounds: int = 300) -> tuple[Array, float]:
+def _prices(layers: Layers, slots: Array, loss: float, clock: Clock, rounds: int = 300) -> tuple[Array, float]:
     """Prices of slots by subgradient, and the bound that they prove."""
     price, best, bound = _transport_prices(layers, slots), np.zeros(len(slots)), -math.inf
     rest, way, size = np.empty(layers.node.shape), np.empty(len(layers.need), np.int64), 1.0
@@ -152,6 +146,8 @@ def _prices(layers: Layers, slots: Array, loss: float, rounds: int = 300) -> tup
             bound, best = value, price.copy()
         elif round_ % 10 == 9:
             size *= 0.7
+        if bound >= loss - clock.slack(loss):
+            break
         over = np.bincount(way, weights=layers.need, minlength=len(slots)) - slots
         if not (over > 0).any() and not (price * over).any():
             break
@@ -196,7 +192,7 @@ class _Ways:
     """The sets of remembered nodes, as masks over bits: one bit for each slot of each node that may get short."""
 
     def __init__(self, layers: Layers, slots: Array, price: Array):
-        self.slots, self.price, self.closing = slots, price, _in_blocks(layers)
+        self.slots, self.price, self.need, self.closing = slots, price, layers.need, _in_blocks(layers)
         self.offset = np.concatenate(([0], np.cumsum(slots)[:-1])).astype(np.int64)
         self.words = max(1, -(-int(slots.sum()) // 64))
         self.mask = np.zeros((len(slots), self.words), np.uint64)
@@ -215,7 +211,7 @@ class _Ways:
     def priced(self, layers: Layers) -> Array:
         return layers.node + layers.need[:, None] * self.price[None, :]
 
-    def run(self, layers: Layers, rest: Array, cutoff: float, deadline: float) -> _Found | None:
+    def run(self, layers: Layers, rest: Array, cutoff: float, clock: Clock) -> _Found | None:
         """All ways through the layers that may cost less than the cutoff; None when time or memory is over."""
         priced = self.priced(layers)
         cutoff_priced = cutoff + float(self.price @ self.slots)
@@ -230,7 +226,7 @@ class _Ways:
                 at, cost, with_price, memory, link, layers.node[i], priced[i], rest[i], cutoff_priced,
                 int(layers.need[i]), self.slots, self.offset, self.mask, self.closing, MOST_LABELS, 400,
             )  # fmt: skip
-            if count < 0 or time.perf_counter() > deadline:
+            if count < 0 or clock.over:
                 return None
             labels += count
             trail.append((at, parent))
@@ -248,19 +244,19 @@ class _Ways:
             way[i], k = at[k], parent[k]
         return way
 
-    def fits(self, path: Array, layers: Layers) -> bool:
-        used = np.bincount(path, weights=layers.need, minlength=len(self.slots))
+    def fits(self, path: Array) -> bool:
+        used = np.bincount(path, weights=self.need, minlength=len(self.slots))
         return bool((used <= self.slots).all())
 
-    def remember(self, paths: list[Array], layers: Layers) -> None:
+    def remember(self, paths: list[Array]) -> None:
         """Let each node between two visits to an overfull node remember that one, for the cheapest few ways."""
         for path in paths[:20]:
-            used = np.bincount(path, weights=layers.need, minlength=len(self.slots))
+            used = np.bincount(path, weights=self.need, minlength=len(self.slots))
             for u in np.flatnonzero(used > self.slots):
-                visits = np.flatnonzero((path == u) & (layers.need > 0))
+                visits = np.flatnonzero((path == u) & (self.need > 0))
                 filled = 0
                 for k, here in enumerate(visits):
-                    filled += int(layers.need[here])
+                    filled += int(self.need[here])
                     if filled > self.slots[u]:
                         for between in path[visits[0] : here]:
                             self._add(int(between), int(u))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InfeasibleError, PlacementError
-from .answer import Answer, Progress, Watch
+from .answer import Answer, Clock, Progress, Watch
 from .branch import branch
 from .chain import chain as by_labels
 from .chain import slots_of
@@ -32,16 +32,20 @@ def own(
     deadline = started + time_limit_s
     chain = chain_of(problem)
     shape = folded(problem, costs) if chain else costs
-    x, loss = first_placement(problem, shape, seed=seed)
+    x, loss = first_placement(problem, shape, seed=seed, trials=1, kicks=3)
     if progress is not None and math.isfinite(loss):
         progress(Progress(time.perf_counter() - started, loss + costs.constant, -math.inf, x.copy()))
+
+    def longer() -> tuple[Array, float]:  # asked for where the first placement does not suffice for a quick proof
+        return first_placement(problem, shape, seed=seed + 1)
+
+    clock = Clock(started, deadline, gap, costs.constant, progress)
     details: dict[str, object] = {}
-    watch: Any = {"deadline": deadline, "gap": gap, "progress": progress, "started": started}
     shared = problem.network.bandwidth_per_s < problem.application.rate_per_s.sum()
     if chain and slots_of(problem) and not shared.any():
-        x, loss, bound, details["labels"] = by_labels(problem, shape, chain, x, loss, **watch)
+        x, loss, bound, details["labels"] = by_labels(problem, shape, chain, x, loss, clock, longer)
     else:
-        x, loss, bound, details["branches"] = branch(problem, shape, x, loss, **watch)
+        x, loss, bound, details["branches"] = branch(problem, shape, x, loss, clock, longer)
     if not math.isfinite(loss):
         if time.perf_counter() > deadline:
             raise PlacementError("no placement in time", expected="one within the limit", fix="give it longer")
@@ -52,7 +56,9 @@ def own(
     return Answer(problem, x, costs.of(problem, x), bound + costs.constant, seconds, "own", details)
 
 
-def first_placement(problem: Problem, costs: Costs, *, seed: int = 1, kicks: int = 40) -> tuple[Array, float]:
+def first_placement(
+    problem: Problem, costs: Costs, *, seed: int = 1, trials: int = 4, kicks: int = 40
+) -> tuple[Array, float]:
     """A good placement by local search and its loss without the constant; inf if none was found."""
     app, net = problem.application, problem.network
     operators = len(app.operators)
@@ -68,7 +74,7 @@ def first_placement(problem: Problem, costs: Costs, *, seed: int = 1, kicks: int
     pinned_first = sorted(order.tolist(), key=lambda i: np.isfinite(costs.node[i]).sum() > 1)
     by_size = sorted(pinned_first, key=lambda i: -app.demand[i] if np.isfinite(costs.node[i]).sum() > 1 else -np.inf)
     best, least = np.zeros(operators, np.int64), np.inf
-    for trial in range(12):
+    for trial in range(trials + 8):
         x, free = np.zeros(operators, np.int64), net.capacity.copy()
         sequence = np.array(by_size if trial % 2 else pinned_first, np.int64)
         if not construct(x, free, sequence, 0.1 * trial, random, *graph, app.demand):
@@ -77,6 +83,6 @@ def first_placement(problem: Problem, costs: Costs, *, seed: int = 1, kicks: int
         found = climb(x, kept, free, ready, random, kicks, 150_000, *graph, *more, tight, app.demand)
         if found < least:
             best, least = kept.copy(), found
-        if trial >= 3 and math.isfinite(least):
+        if trial >= trials - 1 and math.isfinite(least):
             break
     return best, float(least)
