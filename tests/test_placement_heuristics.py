@@ -12,10 +12,11 @@ from dspkit.errors import InfeasibleError, NotFoundError, PlacementError
 from dspkit.placement import HEURISTICS, Application, Network, Problem, Ranges, Weights
 from dspkit.placement.greedy import Task
 from dspkit.placement.hierarchy import clusters, hierarchical
+from dspkit.placement.highs import relaxation
 from dspkit.placement.local import Search, local_search, tabu_search
 from dspkit.placement.penalty import penalties
 from dspkit.placement.pruned import merge_tree, pruned
-from dspkit.placement.relaxed import relaxed
+from dspkit.placement.relaxed import relaxed, shared_relaxation
 from dspkit.placement.virtual import springs
 from dspkit.placement.vivaldi import embed
 
@@ -118,6 +119,20 @@ def test_exact_on_all_nodes_is_the_optimum(seed):
     best = placement.solve(pair, ALL, UNIT, solver="brute").loss
     assert hierarchical(pair, ALL, UNIT).loss == pytest.approx(best)
     assert pruned(pair, ALL, UNIT).loss == pytest.approx(best)  # the first set is all
+
+
+@pytest.mark.parametrize("weights", [Weights(1, 0, 0), Weights(0.2, 0.3, 0.5)])
+def test_the_relaxation_with_equal_operators_as_one_is_the_relaxation(weights):
+    random = np.random.default_rng(4)
+    delays = random.uniform(0.001, 0.03, (6, 6))
+    net = Network(tuple("abcdef"), delays, (2, 1, 2, 3, 1, 2), random.uniform(0.5, 2, 6), random.uniform(0.9, 1, 6))
+    problem = Problem(placement.layers(1, 4, 2, 1), net, {"0": "a", "7": "a"})
+    costs = placement.weighted(problem, weights, UNIT)
+    x, bound = shared_relaxation(problem, costs)
+    assert bound == pytest.approx(relaxation(problem, costs)[1])
+    assert x.sum(axis=1) == pytest.approx(np.ones(8))
+    assert (x * problem.application.demand[:, None]).sum(axis=0).max() <= 3 + 1e-6
+    assert bound <= placement.solve(problem, weights, UNIT).loss + 1e-9
 
 
 @pytest.mark.parametrize("name", ["greedy", "local search", "tabu search", "hierarchical ODP", "ODP-PS"])
