@@ -6,12 +6,13 @@ from .elastic import elastic
 from .forecast import forecast
 from .graph import positions, topology
 from .heatmap import heatmap
+from .migration import migration
 from .parity import parity
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "parity", "positions", "si", "tell",
-    "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "migration", "parity", "positions",
+    "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from ...errors import KnobError
 from ...frozen import FrozenMap
 from ...knobs import Knobs, knob
 from ...plant import Link, Node, NodeSlow, Plant, Service
+from ..vivaldi import embed
 
 Executor = tuple[str, int]  # (operator, index): one thread of an operator, the smallest thing that moves
 
@@ -96,6 +97,11 @@ class Cluster:
         """Mean delay (ms) from the node of the row to that of the column; none within a node."""
         sent = np.array([w.delay_ms for w in self.workers.values()])
         return np.where(np.eye(len(sent), dtype=bool), 0.0, sent[:, None])
+
+    def plane(self, seed: int = 0) -> dict[str, tuple[float, float]]:
+        """Network coordinates of the nodes, from their mean delays: a map to draw."""
+        points = embed(self.mean_delays(), seed=seed).tolist()
+        return {name: (x, y) for name, (x, y) in zip(self.names, points, strict=True)}
 
     def ping(self, u: int, v: int, random: np.random.Generator) -> float:
         """Half of one round trip between two nodes (ms); a packet is never early."""
