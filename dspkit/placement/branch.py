@@ -17,7 +17,7 @@ import numpy as np
 
 from .answer import Clock, Longer
 from .costs import Costs
-from .kernels_branch import search
+from .kernels_branch import estimate, search
 from .problem import Array, Problem
 
 STEPS = 20_000  # branches between two looks at the clock
@@ -84,13 +84,26 @@ def branch(
         np.zeros(depth + 1, np.int64),
         np.zeros(depth + 1, np.int64),
     )
+    ready, tail = np.zeros(operators + len(head)), np.zeros(operators)
+    price, length = np.full((len(head), nodes), np.inf), np.zeros((len(head), nodes))
+    closed, best, summary = (
+        np.zeros((len(head), nodes), np.int64),
+        np.zeros(max(nodes, operators)),
+        np.zeros(5 + len(head)),
+    )
+    graph = (costs.node, costs.link, kinds, alpha, problem.times_s, delay, app.demand, np.array(app.order, np.int64))
+    classes, tables = np.array(head, np.int64), (up0, down0, pairs, half)
+    toll = np.zeros(nodes)
+    open_ = (where, free, count, closed, np.inf, ready, tail, price, length, best, summary)
+    if not estimate(*open_, *graph, classes, *tables, toll) < np.inf:
+        return x, loss, np.inf, 0
+    if len(head) > 1:
+        toll = capacity_prices(price, count, app.demand[classes], free)
     arrays: tuple[Any, ...] = (
-        state, where, free, used, count, np.zeros((len(head), nodes), np.int64), load,
-        np.zeros((depth + 1, nodes), np.int64), child_bound, children, position, kept, least, clock.gap, sequence, last,
-        np.zeros(operators), np.zeros(operators), np.full((len(head), nodes), np.inf), np.zeros((len(head), nodes)),
-        np.zeros(max(nodes, operators)), np.zeros(4 + len(head)), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64),
-        costs.node, costs.link, kinds, alpha, problem.times_s, delay, app.demand, np.array(app.order, np.int64), group,
-        np.array(head, np.int64), up0, down0, pairs, half, _alike(problem, costs, tight), rate, net.bandwidth_per_s, tight,
+        state, where, free, used, count, closed, load, np.zeros((depth + 1, nodes), np.int64), child_bound, children,
+        position, kept, least, clock.gap, sequence, last, ready, tail, price, length, best, summary,
+        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), *graph, group, classes, *tables, toll,
+        _alike(problem, costs, tight), rate, net.bandwidth_per_s, tight,
     )  # fmt: skip
     bound, steps = -np.inf, 19_999
     while True:
@@ -135,6 +148,22 @@ def _sequence(costs: Costs, group: Array, kinds: Array, last: int) -> Array:
         found += np.flatnonzero(group == g).tolist()
         placed |= group == g
     return np.array(found, np.int64)
+
+
+def capacity_prices(price: Array, count: Array, demand: Array, free: Array) -> Array:
+    """What capacity is worth before anything is placed: the dual of a transport problem."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix
+
+    group, node = np.nonzero(np.isfinite(price))
+    columns = np.arange(len(group))
+    once = csr_matrix((np.ones(len(group)), (group, columns)), shape=(len(count), len(group)))
+    used = csr_matrix((demand[group], (node, columns)), shape=(len(free), len(group)))
+    solved = linprog(price[group, node], A_ub=used, b_ub=free, A_eq=once, b_eq=count, method="highs")
+    if solved.status != 0:  # not even in shares: the search will find out
+        return np.zeros(len(free))
+    toll: Array = np.maximum(0.0, -solved.ineqlin.marginals)
+    return toll
 
 
 def _spread(costs: Array) -> float:

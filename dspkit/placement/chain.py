@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .answer import Clock, Longer
+from .branch import capacity_prices
 from .costs import Costs
 from .kernels_chain import extend, follow, onward
 from .problem import Array, Problem
@@ -161,24 +162,11 @@ def _prices(layers: Layers, slots: Array, loss: float, clock: Clock, rounds: int
 
 def _transport_prices(layers: Layers, slots: Array) -> Array:
     """Prices as if steps were free but for their cheapest ends: the dual of a transport problem, where they are exact."""
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_matrix
-
     cost = layers.node.copy()
     for i, kind in enumerate(layers.kind):
         cost[i] += layers.link[kind].min(axis=1) / 2
         cost[i + 1] += layers.link[kind].min(axis=0) / 2
-    operator, node = np.nonzero(np.isfinite(cost))
-    columns = np.arange(len(operator))
-    short = slots < layers.need.sum()
-    once = csr_matrix((np.ones(len(operator)), (operator, columns)), shape=(len(cost), len(operator)))
-    used = csr_matrix((layers.need[operator].astype(float), (node, columns)), shape=(len(slots), len(operator)))[short]
-    solved = linprog(cost[operator, node], A_ub=used if short.any() else None, b_ub=slots[short] if short.any() else None,
-                     A_eq=once, b_eq=np.ones(len(cost)), method="highs")  # fmt: skip
-    price = np.zeros(len(slots))
-    if solved.status == 0 and short.any():
-        price[short] = np.maximum(0.0, -solved.ineqlin.marginals)
-    return price
+    return capacity_prices(cost, np.ones(len(cost)), layers.need.astype(float), slots.astype(float))
 
 
 class _Found(NamedTuple):

@@ -42,14 +42,16 @@ def _room(free: float, demand: float, most: int) -> int:
 
 
 @lean
-def _estimate(
+def estimate(
     x: Array, free: Array, count: Array, closed: Array, limit: float, ready: Array, tail: Array, price: Array,
     length: Array, best: Array, summary: Array, node: Array, link: Array, kinds: Array, alpha: float, times: Array,
     delay: Array, demand: Array, order: Array, head: Array, up0: Array, down0: Array, pairs: Array, half: Array,
+    toll: Array,
 ) -> float:  # fmt: skip
     """A bound on every way to go on; fills price and length of each place of each open class.
 
-    summary: 0 loss of what is placed, 1 slowest path so far, 2 cheapest rest, 3 bound on the slowest path.
+    summary: 0 loss of what is placed, 1 slowest path so far, 2 cheapest rest, 3 bound on the slowest path, 4 whether the
+    rest was found with tolls, from 5 on the dearest place taken for each class.
     """
     operators, nodes = node.shape
     placed, slowest = 0.0, 0.0
@@ -145,10 +147,31 @@ def _estimate(
         total = 0.0
         for k in range(count[g]):
             total += best[k]
-        summary[4 + g] = best[count[g] - 1]
+        summary[5 + g] = best[count[g] - 1]
         if not total < np.inf:
             return np.inf
         rest += total
+    # Once more with tolls for capacity, which the classes share; all capacity left is worth its tolls.
+    tolled = 0.0
+    for v in range(nodes):
+        tolled -= toll[v] * free[v]
+    for g in range(len(count)):
+        if count[g] > 0:
+            i, filled = head[g], 0
+            for v in range(nodes):
+                if price[g, v] < np.inf:
+                    value = price[g, v] + demand[i] * toll[v]
+                    filled = _insert(best, filled, count[g], value, _room(free[v], demand[i], count[g]))
+            for k in range(count[g]):
+                tolled += best[k]
+            ready[operators + g] = best[count[g] - 1]
+    summary[4] = 0.0
+    if tolled > rest:
+        rest = tolled
+        summary[4] = 1.0
+        for g in range(len(count)):
+            if count[g] > 0:
+                summary[5 + g] = ready[operators + g]
     if alpha > 0.0:  # places that alone make a path too slow are of no use
         bar = (limit - placed - rest) / alpha
         for g in range(len(count)):
@@ -221,7 +244,7 @@ def search(
     sequence: Array, last: int, ready: Array, tail: Array, price: Array, length: Array, best: Array, summary: Array,
     take: Array, keep: Array, node: Array, link: Array, kinds: Array, alpha: float, times: Array, delay: Array,
     demand: Array, order: Array, group: Array, head: Array, up0: Array, down0: Array, pairs: Array, half: Array,
-    alike: Array, rate: Array, bandwidth: Array, tight: bool,
+    toll: Array, alike: Array, rate: Array, bandwidth: Array, tight: bool,
 ) -> int:  # fmt: skip
     """Look at up to `steps` more branches; 1 once all is proven, else 0. All that is needed to go on is in the arrays.
 
@@ -238,8 +261,8 @@ def search(
             state[1], state[2] = 0, state[2] + 1
             position[t] = 0
             children[t] = 0
-            bound = _estimate(x, free, count, closed, cutoff, ready, tail, price, length, best, summary, node, link,
-                              kinds, alpha, times, delay, demand, order, head, up0, down0, pairs, half)  # fmt: skip
+            bound = estimate(x, free, count, closed, cutoff, ready, tail, price, length, best, summary, node, link,
+                              kinds, alpha, times, delay, demand, order, head, up0, down0, pairs, half, toll)  # fmt: skip
             if bound >= cutoff:
                 continue
             if t == depth_end:
@@ -265,12 +288,13 @@ def search(
                 continue
             i = sequence[t]
             g = group[i]
-            dearest = summary[4 + g]
+            dearest = summary[5 + g]
             made = 0
             for v in range(nodes):
                 if not price[g, v] < np.inf:
                     continue
-                below = summary[0] + summary[2] + max(0.0, price[g, v] - dearest)
+                asked = price[g, v] + (demand[i] * toll[v] if summary[4] > 0.0 else 0.0)
+                below = summary[0] + summary[2] + max(0.0, asked - dearest)
                 below += alpha * (max(summary[3], length[g, v]) if alpha > 0.0 else 0.0)
                 if below >= cutoff:
                     continue

@@ -51,6 +51,7 @@ def own(
         raise InfeasibleError(
             "a problem without any feasible placement", expected="room for all operators", fix="add capacity or links"
         )
+    bound -= gap * abs(loss) if bound >= loss else 0.0  # what is less than the gap better was not looked for
     seconds = time.perf_counter() - started
     return Answer(problem, x, costs.of(problem, x), bound + costs.constant, seconds, "own", details)
 
