@@ -68,7 +68,7 @@ class Placement(Knobs):
         layout = {
             "xaxis": {**hidden, "domain": [0, 0.55], "range": [low[0] - room[0], high[0] + room[0]]},
             "yaxis": {**hidden, "range": [low[1] - room[1], high[1] + room[1]]},
-            "xaxis2": axis("distance from the best, as a share of the range", domain=[0.73, 1], range=[0, 1.02],
+            "xaxis2": axis("from best (0) to worst", domain=[0.73, 1], range=[0, 1.02],
                            anchor="y2", tickformat=".0%"),
             "yaxis2": {"anchor": "x2", "automargin": True, "autorange": "reversed"},
             "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2},
@@ -125,7 +125,7 @@ class Placement(Knobs):
         network = f"{si(found.network(self.metric))} {UNITS[self.metric]}"
         said = (
             f"{self.method.capitalize()}: {used} nodes, response time {1e3 * found.response_s:.0f} ms, availability "
-            f"{found.availability:.1%}, {network}; loss {chosen.loss:.3f}, found in {1e3 * chosen.seconds:.2g} ms"
+            f"{found.availability:.1%}, {network}; loss {chosen.loss:.3f}"
         )
         if self.method == "optimum":
             return said + (", proven." if chosen.proven else f", within {chosen.gap:.1%} of the least.")
