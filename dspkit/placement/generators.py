@@ -72,7 +72,7 @@ def waxman(
     nodes: int = 36, *, seed: int = 0, alpha: float = 0.15, beta: float = 0.20, links: int = 2, capacity: float = 2.0,
     speed: float = 1.0, least_availability: float = 0.97, most_availability: float = 0.9999999,
 ) -> Network:  # fmt: skip
-    """Two Waxman layers, top down: as many autonomous systems as each has routers, so `nodes` is a square.
+    """Two Waxman layers, top down: as many autonomous systems as each has routers (or as near as `nodes` allows).
 
     Systems lie in a plane of 1000 km a side, the routers of each in a plane of their own of 10000 km. They join one by
     one, each with `links` links to earlier ones, near ones rather; a link between systems joins a router of each drawn
@@ -80,21 +80,18 @@ def waxman(
     """
     from scipy.sparse.csgraph import shortest_path
 
-    side = round(_size(nodes, seed)[0] ** 0.5)
-    if side * side != nodes:
-        raise PlacementError(f"{nodes} nodes", expected="a square number such as 36, 49, 64, 81, 100", fix="change it")
+    systems = np.array_split(np.arange(_size(nodes, seed)[0]), max(1, round(nodes**0.5)))
     random = np.random.default_rng((nodes, seed))
     physical = np.full((nodes, nodes), np.inf)
 
-    def join(u: int, v: int, delay_ms: float) -> None:
-        physical[u, v] = physical[v, u] = min(physical[u, v], delay_ms)
+    def join(u: int, v: int, km: float) -> None:
+        physical[u, v] = physical[v, u] = min(physical[u, v], km / LIGHT_KM_PER_MS)
 
-    for a, b, km in _plane(random, side, 1_000.0, alpha, beta, links):
-        u, v = a * side + int(random.integers(side)), b * side + int(random.integers(side))
-        join(u, v, km / LIGHT_KM_PER_MS)
-    for system in range(side):
-        for a, b, km in _plane(random, side, 10_000.0, alpha, beta, links):
-            join(system * side + a, system * side + b, km / LIGHT_KM_PER_MS)
+    for a, b, km in _plane(random, len(systems), 1_000.0, alpha, beta, links):
+        join(int(random.choice(systems[a])), int(random.choice(systems[b])), km)
+    for routers in systems:
+        for a, b, km in _plane(random, len(routers), 10_000.0, alpha, beta, links):
+            join(int(routers[a]), int(routers[b]), km)
     there = np.isfinite(physical)
     if there.any():
         physical *= MEAN_LINK_S / physical[there].mean()

@@ -1,0 +1,278 @@
+"""The exact solvers: equal to exhaustive search, to each other, and to what theory says; bad cases end well."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dspkit import placement
+from dspkit.errors import InfeasibleError, PlacementError
+from dspkit.placement import Application, Network, Problem, Ranges, Weights, minimise, solve
+from placements import objective, small
+
+EXACT = ("own", "highs")
+
+
+def answer(problem, costs, solver):
+    try:
+        return minimise(problem, costs, solver=solver)
+    except InfeasibleError:
+        return None
+
+
+def agree(problem, costs):
+    """Whether there is a placement; all solvers find one equally good, proven, and keeping every rule."""
+    referee = answer(problem, costs, "brute")
+    for solver in EXACT:
+        found = answer(problem, costs, solver)
+        assert (found is None) == (referee is None), solver
+        if found is not None:
+            assert found.loss == pytest.approx(referee.loss, rel=1e-7, abs=1e-9), solver
+            assert found.proven, solver
+            placement.check(problem, found.placement, found.metrics)
+    return referee is not None
+
+
+def test_solvers_equal_exhaustive_search():
+    feasible, seed = 0, 0
+    while feasible < 200:
+        seed += 1
+        try:
+            costs = objective(problem := small(seed), seed)
+        except InfeasibleError:  # an operator fits nowhere
+            continue
+        feasible += agree(problem, costs)
+    assert seed > 230  # so that some were infeasible
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(4))
+def test_solvers_equal_exhaustive_search_on_more(block):
+    for seed in range(1000 + 150 * block, 1150 + 150 * block):
+        try:
+            problem = small(seed)
+            agree(problem, objective(problem, seed))
+            agree(problem, objective(problem, seed + 7))
+        except InfeasibleError:
+            continue
+
+
+@pytest.mark.parametrize("name", ["A", "A free", "B"])
+@pytest.mark.parametrize("aim", ["response_s", "log_availability", "traffic", "usage", "energy"])
+def test_worked_examples(name, aim):
+    problem = placement.example(name)
+    assert agree(problem, placement.single(problem, aim, -1 if aim == "log_availability" else 1))
+
+
+def test_ranges_equal_those_of_all_placements():
+    problem = placement.example("A free")
+    for metric, low_high in (("traffic", (90, 190)), ("usage", (0.9, 3.42)), ("energy", (9e-3, 61560e-6))):
+        found = placement.exact_ranges(problem, metric)
+        assert found.response_s == pytest.approx((0.039, 0.072))
+        assert np.exp(found.log_availability) == pytest.approx((0.931095, 0.988021), abs=6e-7)
+        assert found.network == pytest.approx(low_high)
+    assert solve(problem, Weights(1 / 3, 1 / 3, 1 / 3)).loss == pytest.approx(1 - 0.773449, abs=6e-7)
+
+
+def layered(*sizes, nodes=12, seed=0, alike=True):
+    random = np.random.default_rng(seed)
+    app = placement.layers(*sizes)
+    if not alike:
+        rates = random.integers(5, 15, len(app.streams)) * 10.0
+        app = Application(app.operators, app.streams, 1, random.uniform(0.001, 0.006, len(app.operators)), rates)
+    network = placement.waxman(nodes, seed=seed)
+    home = placement.median_node(network)
+    return Problem(app, network, {app.operators[0]: home, app.operators[-1]: home})
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("sizes", [(1,) * 8, (1, 6, 1), (1, 4, 2, 1), (1, 2, 2, 1, 1)])
+@pytest.mark.parametrize("aim", ["response_s", "log_availability", "usage", "energy"])
+def test_own_solver_equals_the_integer_program_where_search_cannot_reach(sizes, aim, alike):
+    problem = layered(*sizes, alike=alike)
+    ours, theirs = solve(problem, aim), solve(problem, aim, solver="highs")
+    assert ours.proven
+    assert theirs.proven
+    assert ours.loss == pytest.approx(theirs.loss, rel=1e-6)
+
+
+def test_paths_and_potentials_are_the_same_program():
+    from dspkit.placement.highs import highs
+
+    problem = layered(1, 3, 2, 1, nodes=9)
+    costs = placement.single(problem, "response_s")
+    found = [highs(problem, costs, paths=paths).loss for paths in (True, False)]
+    assert found[0] == pytest.approx(found[1], rel=1e-7)
+
+
+def test_counts_of_the_program():
+    from dspkit.placement.ilp import program
+
+    app = placement.replicated(2)
+    problem = Problem(app, placement.gaussian(5))
+    made = program(problem, placement.single(problem, "response_s"), paths=True)
+    operators, streams, nodes = len(app.operators), len(app.streams), 5
+    assert made.binaries == operators * nodes
+    assert len(made.cost) == operators * nodes + streams * nodes**2 + 1
+    assert len(made.low) == nodes + operators + 2 * streams * nodes + app.path_count
+
+
+@pytest.mark.parametrize("shape", placement.SHAPES)
+def test_availability_of_the_published_setting_is_the_best_nodes_filled(shape):
+    """All alike, links perfect, the pinned node full: the best nodes are filled one after the other (card, H8)."""
+    problem = placement.scenario(shape, 36, seed=3)
+    log_a = np.log(problem.network.availability)
+    home = problem.network.index[problem.candidates["0"][0]]
+    best = np.sort(np.repeat(np.delete(log_a, home), 2))[::-1][:18].sum() + 2 * log_a[home]
+    assert solve(problem, "log_availability").loss == pytest.approx(-best)
+
+
+def test_a_chain_of_equal_operators_is_a_shortest_tour_over_full_nodes():
+    """Two operators a node, delays a metric: Held and Karp's dynamic program over sets of nodes, by itself."""
+    network = placement.waxman(9, seed=5)
+    problem = Problem(placement.sequential(10, time_s=0.0), network, {"0": "4", "9": "4"})
+    delay, others = network.delay_s, [u for u in range(9) if u != 4]
+    ways = {(frozenset([u]), u): delay[4, u] for u in others}
+    for _ in range(3):  # eight operators fill four nodes
+        longer = {}
+        for (seen, u), cost in ways.items():
+            for v in others:
+                if v not in seen:
+                    key = (seen | {v}, v)
+                    longer[key] = min(longer.get(key, math.inf), cost + delay[u, v])
+        ways = longer
+    assert solve(problem, "response_s").loss == pytest.approx(min(c + delay[u, 4] for (_, u), c in ways.items()))
+
+
+@pytest.mark.parametrize("solver", placement.SOLVERS)
+class TestOddProblems:
+    def test_one_operator_goes_to_the_fastest_node(self, solver):
+        problem = Problem(Application(("a",), (), 1, 1.0), Network(("u", "v"), 0.01, 1, (1, 4)))
+        assert solve(problem, "response_s", solver=solver).named == {"a": "v"}
+        assert solve(problem, "response_s", solver=solver).loss == 0.25
+
+    def test_one_node(self, solver):
+        problem = Problem(placement.sequential(3), Network(("u",), 0.0, 3))
+        found = solve(problem, "usage", solver=solver)
+        assert (found.loss, found.metrics.traffic) == (0, 0)
+
+    def test_too_little_capacity(self, solver):
+        with pytest.raises(InfeasibleError):
+            solve(Problem(placement.sequential(3), Network(("u", "v"), 0.01, 1)), "usage", solver=solver)
+
+    def test_a_node_without_capacity_is_not_used(self, solver):
+        problem = Problem(placement.sequential(2), Network(("u", "v"), 0.01, (0, 2)))
+        assert set(solve(problem, "response_s", solver=solver).named.values()) == {"v"}
+
+    def test_a_pin_that_does_not_fit(self, solver):
+        problem = Problem(placement.sequential(2), Network(("u", "v"), 0.01, (0, 2)), {"0": "u"})
+        with pytest.raises(InfeasibleError, match="'0'"):
+            solve(problem, "response_s", solver=solver)
+
+    def test_two_pins_for_one_place(self, solver):
+        problem = Problem(placement.sequential(2), Network(("u", "v"), 0.01, (1, 2)), {"0": "u", "1": "u"})
+        with pytest.raises(InfeasibleError):
+            solve(problem, "response_s", solver=solver)
+
+    def test_a_network_in_two_parts(self, solver):
+        delay = np.full((4, 4), math.inf)
+        delay[:2, :2] = delay[2:, 2:] = 0.01
+        app = placement.sequential(4)
+        apart = Problem(app, Network(tuple("abcd"), delay, (1, 1, 2, 2)))
+        assert set(solve(apart, "usage", solver=solver).named.values()) == {"c", "d"}
+        with pytest.raises(InfeasibleError):
+            solve(Problem(app, apart.network, {"0": "a"}), "usage", solver=solver)
+
+    def test_partition(self, solver):
+        app = Application(tuple("abcdef"), (), (3, 1, 1, 2, 2, 1))
+        assert solve(Problem(app, Network(("u", "v"), 0.0, 5)), "usage", solver=solver).loss == 0
+        odd = Application(tuple("abc"), (), (3, 3, 2))
+        with pytest.raises(InfeasibleError):
+            solve(Problem(odd, Network(("u", "v"), 0.0, 4)), "usage", solver=solver)
+
+    def test_a_flat_metric_is_at_its_best(self, solver):
+        problem = placement.example("B")
+        flat = Ranges((0, 1), (-1, 0), (400, 400))
+        assert solve(problem, Weights(0, 0, 1, "traffic"), flat, solver=solver).loss == 0
+
+
+def test_a_time_limit_gives_a_placement_and_an_honest_gap():
+    problem = placement.scenario("sequential", 36, seed=0)
+    best = solve(problem, "response_s").loss
+    seen = []
+    quick = solve(problem, "response_s", time_limit_s=0.0, progress=seen.append)
+    placement.check(problem, quick.placement)
+    assert quick.bound <= best * (1 + 1e-9) <= quick.loss * (1 + 2e-9)
+    assert quick.gap == pytest.approx((quick.loss - quick.bound) / quick.loss)
+    assert seen
+    assert all(a.loss >= b.loss for a, b in itertools.pairwise(seen))
+    assert all(p.bound <= best * (1 + 1e-9) for p in seen)
+
+
+def test_highs_tells_what_it_finds_on_its_way():
+    problem = placement.scenario("replicated", 16, seed=0, operators=11)
+    seen = []
+    found = solve(problem, "usage", solver="highs", gap=0.3, progress=seen.append)
+    best = solve(problem, "usage").loss
+    assert found.bound <= best <= found.loss * (1 + 1e-9)
+    assert found.gap <= 0.3
+    assert seen[-1].loss == pytest.approx(found.loss)
+    for event in seen:
+        assert placement.single(problem, "usage").of(problem, event.placement) == pytest.approx(event.loss)
+
+
+def test_a_wanted_gap_ends_sooner_and_is_told():
+    problem = placement.scenario("replicated", 36, seed=1)
+    exact, rough = (solve(problem, "usage", gap=gap) for gap in (0.0, 0.3))
+    assert rough.details["branches"] < exact.details["branches"]
+    assert rough.bound <= exact.loss <= rough.loss
+    assert rough.gap <= 0.3 + 1e-9
+
+
+def test_scaling_the_rates_leaves_the_optimum():
+    problem = layered(1, 4, 2, 1)
+    app = problem.application
+    more = Problem(
+        Application(app.operators, app.streams, 1, app.time_s, 7 * app.rate_per_s), problem.network, problem.candidates
+    )
+    for aim in ("traffic", "usage", "energy"):
+        assert solve(more, aim).loss == pytest.approx(7 * solve(problem, aim).loss)
+
+
+def test_more_candidates_are_never_worse():
+    problem = placement.scenario("replicated", 25, seed=2, operators=11)
+    shares = (0.4, 0.7, 1.0)
+    for aim in ("response_s", "usage"):
+        few = placement.sampled(problem, shares[0], seed=1)
+        losses = [solve(few, aim).loss]
+        for share in shares[1:]:
+            more = placement.sampled(problem, share, seed=2)
+            joined = {o: tuple(dict.fromkeys((*few.candidates[o], *more.candidates[o]))) for o in more.candidates}
+            few = Problem(problem.application, problem.network, joined)
+            losses.append(solve(few, aim).loss)
+        assert losses == sorted(losses, reverse=True)
+
+
+def test_the_relaxation_bounds_the_optimum():
+    from dspkit.placement.highs import relaxation
+
+    free = placement.example("A free")
+    for aim, bound in (("usage", 0.0), ("response_s", 0.028)):  # the card's figures
+        x, loss = relaxation(free, placement.single(free, aim))
+        assert loss == pytest.approx(bound, abs=1e-9)
+        assert x.sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"solver": "cplex"}, "own, highs, brute"),
+        ({"time_limit_s": -1}, "number from 0"),
+        ({"gap": math.nan}, "number from 0"),
+        ({"weights": "speed"}, "response_s"),
+    ],
+)
+def test_wrong_arguments(arguments, said):
+    with pytest.raises(PlacementError, match=said):
+        solve(placement.example("A"), **{"weights": "usage", **arguments})
