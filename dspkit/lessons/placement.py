@@ -107,10 +107,10 @@ class Placement(Knobs):
 
     def _bars(self, chosen: Answer, best: Answer) -> list[Spec]:
         bars: list[Spec] = []
-        for number, (name, answer) in enumerate(dict([("optimum", best), (self.method, chosen)]).items()):
+        for number, (name, answer) in enumerate({"optimum": best, self.method: chosen}.items()):
             found = answer.metrics
-            values = zip(found_values(found, self.metric), self.ranges, (1, -1, 1), strict=True)
-            shares = [share(value, limits, sign) for value, limits, sign in values]
+            values = (found.response_s, found.log_availability, found.network(self.metric))
+            shares = [share(*each) for each in zip(values, self.ranges, (1, -1, 1), strict=True)]
             texts = [f"{1e3 * found.response_s:.0f} ms", f"{found.availability:.1%}", si(found.network(self.metric))]
             bars.append(
                 {"type": "bar", "orientation": "h", "name": name, "x": shares, "text": texts, "textposition": "auto",
@@ -131,10 +131,6 @@ class Placement(Knobs):
             return said + (", proven." if chosen.proven else f", within {chosen.gap:.1%} of the least.")
         lost = placement.degradation(chosen.loss, best.loss)
         return f"{said}; the optimum's is {best.loss:.3f}, so {lost:.1%} of what could be achieved is lost."
-
-
-def found_values(found: Any, metric: str) -> tuple[float, float, float]:
-    return found.response_s, found.log_availability, found.network(metric)
 
 
 @lru_cache(maxsize=16)

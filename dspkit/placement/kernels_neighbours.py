@@ -26,8 +26,9 @@ def _is_tabu(x: Array, tabu: Array) -> bool:
 
 @compiled
 def cost(
-    x: Array, node: Array, link: Array, kind: Array, ends: Array, alpha: float, times: Array, delay: Array, order: Array,
-    into: Array, edge_in: Array, rates: Array, bandwidth: Array, tight: bool, demand: Array, capacity: Array,
+    x: Array, node: Array, link: Array, kind: Array, ends: Array, alpha: float, times: Array, delay: Array,
+    order: Array, into: Array, edge_in: Array, rates: Array, bandwidth: Array, tight: bool, demand: Array,
+    capacity: Array,
 ) -> float:  # fmt: skip
     """The loss of a placement but for its constant."""
     ready = np.zeros(len(x))

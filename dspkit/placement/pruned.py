@@ -21,7 +21,7 @@ def pruned(
     solver: str = "own",
     time_limit_s: float = math.inf,
 ) -> Answer:
-    """Solve on the smallest set of a merge tree that strictly contains the pinned nodes; the first feasible one wins."""
+    """Solve on the smallest set of a merge tree that strictly contains the pinned nodes; the first feasible wins."""
     task = Task(problem, weights, ranges)
     exact = Exact(weights, task.ranges, solver, time_limit_s)
     everything = frozenset(range(len(problem.network.nodes)))

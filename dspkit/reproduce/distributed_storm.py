@@ -133,7 +133,7 @@ def availability_table(seeds: Sequence[int] = SEEDS) -> pd.DataFrame:
             course = {s.snapshot.t: _availability(cluster, s) for s in history if s.snapshot.deployment.placement}
             well = [t for t, a in course.items() if t > 600 and a > 0.999]
             rows.append(
-                {"scheduler": name, "seed": seed, "node": node, "at_630_s": course[660.0],
+                {"scheduler": name, "seed": seed, "node": node, "at_660_s": course[660.0],
                  "at_1800_s": course[1800.0], "recovered_s": min(well, default=math.inf)}
             )  # fmt: skip
     return pd.DataFrame(rows)

@@ -36,7 +36,7 @@ PRINTED_PD: Mapping[str, tuple[float, ...]] = {
     "greedy": (29, 0, 0, 2, 29, 7, 7, 12, 29, 5, 7, 8),
     "greedy, no penalty": (29, 34, 9, 15, 29, 7, 7, 10, 29, 24, 15, 16),
 }
-# Printed: mean speed-up over CPLEX in the same order. Of the greedy rows the last figures are rounded to a power of ten.
+# Printed: mean speed-up over CPLEX in the same order; the large ones of the greedy rows are printed rounded.
 PRINTED_SP: Mapping[str, tuple[float, ...]] = {
     "hierarchical ODP": (17.19, 4.40, 14.46, 6.26, 74.25, 448.39, 170.30, 1425.05, 52.21, 602.77, 110.65, 269.64),
     "ODP-PS": (0.88, 3.45, 10.79, 3.29, 1.28, 127.17, 71.07, 896.99, 1.02, 104.71, 52.44, 180.92),
