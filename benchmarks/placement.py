@@ -19,16 +19,11 @@ from typing import Any, NamedTuple
 
 from benchmarks import Claim
 from dspkit import placement
-from dspkit.placement import Problem, Ranges, Weights
+from dspkit.placement import Costs, Problem, Weights
 
 RIVAL_S = float(os.environ.get("DSPKIT_RIVAL_S", "12"))
 RIVAL_COLUMNS = int(os.environ.get("DSPKIT_RIVAL_COLUMNS", "200000"))
-WEIGHTS = {
-    "w_a": Weights(0, 1, 0),
-    "w_r": Weights(1, 0, 0),
-    "w_z": Weights(0, 0, 1),
-    "all": Weights(1 / 3, 1 / 3, 1 / 3),
-}
+AIMS = {"w_a": "log_availability", "w_r": "response_s", "w_z": "usage"}
 
 
 class Run(NamedTuple):
@@ -99,21 +94,21 @@ def _ours(shape: str, nodes: int, *, target: float) -> Claim:
     return Claim(sorted(seconds)[2], "s", target=target, better="lower", detail={"slowest": max(seconds)})
 
 
-def instances() -> Iterator[tuple[str, Problem, Weights, Ranges]]:
-    """Chapter 5's setting, 20 operators on 20, 36 and 100 nodes, each weighting with the instance's own ranges."""
+def instances() -> Iterator[tuple[str, Problem, Costs]]:
+    """Chapter 5's setting on 20, 36 and 100 nodes; all weights together with the instance's own ranges."""
     for shape in ("diamond", "sequential", "replicated"):
         for nodes in (20, 36, 100):
             problem = placement.scenario(shape, nodes)
-            ranges = placement.exact_ranges(problem)
-            for name, weights in WEIGHTS.items():
-                yield f"{shape} 20x{nodes} {name}", problem, weights, ranges
+            for name, aim in AIMS.items():
+                yield f"{shape} 20x{nodes} {name}", problem, placement.single(problem, aim, -1 if name == "w_a" else 1)
+            thirds, ranges = Weights(1 / 3, 1 / 3, 1 / 3), placement.exact_ranges(problem)
+            yield f"{shape} 20x{nodes} all", problem, placement.weighted(problem, thirds, ranges)
 
 
 @cache
 def _table() -> dict[str, dict[str, Run]]:
     table = {}
-    for name, problem, weights, ranges in instances():
-        costs = placement.weighted(problem, weights, ranges)
+    for name, problem, costs in instances():
         ours = sorted(
             (placement.minimise(problem, costs, time_limit_s=300) for _ in range(3)), key=lambda a: a.seconds
         )[1]
@@ -122,7 +117,7 @@ def _table() -> dict[str, dict[str, Run]]:
         if len(problem.application.streams) * len(problem.network.nodes) ** 2 <= RIVAL_COLUMNS:
             runs |= _rivals(problem, costs)
             for solver, run in runs.items():
-                if run.proven and abs(run.loss - ours.loss) > 1e-5:
+                if run.proven and abs(run.loss - ours.loss) > 1e-5 * (1 + abs(ours.loss)):
                     raise RuntimeError(f"got {run.loss} from {solver}, {ours.loss} from ours, for {name}")
         table[name] = runs
         print(
@@ -131,7 +126,7 @@ def _table() -> dict[str, dict[str, Run]]:
     return table
 
 
-def _rivals(problem: Problem, costs: placement.Costs) -> dict[str, Run]:
+def _rivals(problem: Problem, costs: Costs) -> dict[str, Run]:
     from dspkit.errors import PlacementError
     from dspkit.placement.highs import _loaded, highs
     from dspkit.placement.ilp import program
@@ -155,7 +150,10 @@ def _cbc(file: Path, constant: float) -> Run:
     command = [pulp.PULP_CBC_CMD().path, str(file), "sec", str(RIVAL_S), "timeMode", "elapsed", "threads", "0"]
     command += ["ratio", "1e-7", "solve", "quit"]
     started = time.perf_counter()
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20 * RIVAL_S + 60).stdout
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=3 * RIVAL_S + 20).stdout
+    except subprocess.TimeoutExpired:  # it does not look at the clock while it solves the root
+        return Run(time.perf_counter() - started, math.inf, math.inf)
     seconds = time.perf_counter() - started
     if timed := re.search(r"Total time \(CPU seconds\):.*\(Wallclock seconds\):\s*([\d.]+)", said):
         seconds = min(seconds, float(timed[1]))

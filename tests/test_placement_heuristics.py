@@ -1,4 +1,4 @@
-"""What every heuristic keeps to: answers pass the certificate and do not beat the optimum, or it says why there is none."""
+"""What every heuristic keeps to: answers pass the certificate and do not beat the optimum, or an error says why."""
 
 from itertools import product
 

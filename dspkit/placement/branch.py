@@ -4,7 +4,7 @@
 |---|---|
 | classes | equal operators: same needs, same neighbours, same costs; pinned ones are none, they are placed at once |
 | sequence, last | operators to branch over, and the class that is placed exactly when it alone is left |
-| `pairs[g, h, v, n]` | the n cheapest places of class h as seen from an operator of g on v: halves of these are bounds |
+| `pairs[g, h, v, n]` | the n cheapest places of class h as seen from an operator of g on v; halves are bounds |
 | `up0[i, v]`, `down0[i, v]` | the least time from any source to the end of i on v, and from its begin to any sink |
 | alike | nodes that can be exchanged without changing anything |
 """
@@ -17,7 +17,8 @@ import numpy as np
 
 from .answer import Clock, Longer
 from .costs import Costs
-from .kernels_branch import estimate, search
+from .kernels_bound import estimate
+from .kernels_branch import search
 from .problem import Array, Problem
 
 STEPS = 20_000  # branches between two looks at the clock
@@ -126,7 +127,7 @@ def branch(
 
 
 def _sequence(costs: Costs, group: Array, kinds: Array, last: int) -> Array:
-    """Classes one after the other: first those that matter to the loss, of these the ones most linked to what is placed."""
+    """Class by class: first those that matter to the loss, of these the ones most linked to what is placed."""
     linked = (kinds >= 0) | (kinds.T >= 0)
     matters = np.array([_spread(row) for row in costs.node]) > 0
     for kind, link in enumerate(costs.link):

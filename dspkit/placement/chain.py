@@ -1,9 +1,9 @@
 r"""Label setting for chains: a placement is a shortest way through (operator, node) that keeps the capacities.
 
-Such a way need not remember all it used. Each node has a set of nodes that are remembered while the way is there, itself
-first; elsewhere they are forgotten, which only adds ways and so gives a lower bound. Where the cheapest way breaks a
-capacity, the sets grow by what it forgot, until the cheapest way keeps all: it is the optimum. (In vehicle routing: ng-routes
-with decremental state space.) Three things keep the ways few:
+Such a way need not remember all it used. Each node has a set of nodes that are remembered while the way is there,
+itself first; elsewhere they are forgotten, which only adds ways and so gives a lower bound. Where the cheapest way
+breaks a capacity, the sets grow by what it forgot, until the cheapest way keeps all: it is the optimum. (In vehicle
+routing: ng-routes with decremental state space.) Three things keep the ways few:
 
 * the runs go forward and backward in turn, each pruned by what the one before found to be the least cost of the rest;
 * a price $\mu_u$ for the capacity of each node (Lagrange, by subgradient): a way with its prices, less the value of all
@@ -24,7 +24,7 @@ from .costs import Costs
 from .kernels_chain import extend, follow, onward
 from .problem import Array, Problem
 
-MOST_LABELS = 3_000_000  # of one operator; about 40 bytes each
+MOST_LABELS = 2_000_000  # of one operator; some 60 bytes each
 MOST_BITS = 4_096
 
 
@@ -43,7 +43,7 @@ class Layers(NamedTuple):
 
 
 def slots_of(problem: Problem) -> tuple[Array, Array] | None:
-    """Demands and capacities as whole slots (as many as all need: never short); None where demands have no common unit."""
+    """Demands and capacities as whole slots; None where demands have no common unit."""
     demand, capacity = problem.application.demand, problem.network.capacity
     unit = float(demand[demand > 0].min(initial=math.inf))
     if math.isinf(unit):
@@ -111,10 +111,10 @@ def _pinned(layers: Layers, slots: Array) -> tuple[Layers, Array]:
 
 
 def _in_blocks(layers: Layers) -> bool:
-    """Whether some optimum visits each node once: operators that may change places, steps that a detour never shortens.
+    """Whether some optimum visits each node once: operators may change places, and no detour is shorter.
 
-    The ways may then treat a node as full as soon as they leave it. (The same nodes in the order of first visits cost no
-    more, by the triangle inequality.) Pinned operators may only be at the ends.
+    The ways may then treat a node as full as soon as they leave it. (The same nodes in the order of first visits cost
+    no more, by the triangle inequality.) Pinned operators may only be at the ends.
     """
     inner = np.isfinite(layers.node).sum(axis=1) > 1
     first, last = int(inner.argmax()), len(inner) - int(inner[::-1].argmax())
@@ -161,7 +161,7 @@ def _prices(layers: Layers, slots: Array, loss: float, clock: Clock, rounds: int
 
 
 def _transport_prices(layers: Layers, slots: Array) -> Array:
-    """Prices as if steps were free but for their cheapest ends: the dual of a transport problem, where they are exact."""
+    """Prices as if each step cost half the cheapest at each of its ends: exact where steps cost nothing."""
     cost = layers.node.copy()
     for i, kind in enumerate(layers.kind):
         cost[i] += layers.link[kind].min(axis=1) / 2
@@ -197,7 +197,8 @@ class _Ways:
         return True
 
     def priced(self, layers: Layers) -> Array:
-        return layers.node + layers.need[:, None] * self.price[None, :]
+        made: Array = layers.node + layers.need[:, None] * self.price[None, :]
+        return made
 
     def run(self, layers: Layers, rest: Array, cutoff: float, clock: Clock) -> _Found | None:
         """All ways through the layers that may cost less than the cutoff; None when time or memory is over."""
@@ -243,7 +244,7 @@ class _Ways:
             for u in np.flatnonzero(used > self.slots):
                 visits = np.flatnonzero((path == u) & (self.need > 0))
                 filled = 0
-                for k, here in enumerate(visits):
+                for here in visits:
                     filled += int(self.need[here])
                     if filled > self.slots[u]:
                         for between in path[visits[0] : here]:

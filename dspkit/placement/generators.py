@@ -96,6 +96,7 @@ def waxman(
     if there.any():
         physical *= MEAN_LINK_S / physical[there].mean()
     delay_s = shortest_path(np.where(there, physical, 0.0), method="D", directed=False)
+    delay_s = np.minimum(delay_s, delay_s.T)  # the two ways differ by rounding
     availability = random.uniform(least_availability, most_availability, nodes)
     return Network(_numbered(nodes), delay_s, capacity, speed, availability)
 

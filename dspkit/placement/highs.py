@@ -29,7 +29,7 @@ def highs(
     left = time_limit_s - (time.perf_counter() - started)
     solver = _loaded(model, relaxed=False)
     solver.setOptionValue("time_limit", max(0.01, left))
-    solver.setOptionValue("mip_rel_gap", max(gap, 1e-7))
+    solver.setOptionValue("mip_rel_gap", gap)
     solver.setOptionValue("mip_abs_gap", 1e-9)
     if progress is not None:
         watch = progress
@@ -78,7 +78,7 @@ def relaxation(problem: Problem, costs: Costs) -> tuple[Array, float]:
 
 def _loaded(model: Program, *, relaxed: bool) -> Any:
     try:
-        import highspy
+        import highspy  # type: ignore[import-untyped]
     except ImportError as error:
         raise BackendError(
             "no highspy", expected="it installed", fix="pip install 'dspkit[place]', or use solver='own'"

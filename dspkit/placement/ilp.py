@@ -37,7 +37,8 @@ class Program:
         """The node of the largest x of each operator."""
         share = np.full((self.operator.max() + 1, self.node.max() + 1), -1.0)
         share[self.operator, self.node] = z[: self.binaries]
-        return share.argmax(axis=1)
+        where: Placement = share.argmax(axis=1)
+        return where
 
 
 class _Rows:

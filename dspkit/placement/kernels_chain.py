@@ -45,7 +45,8 @@ def follow(node: Array, link: Array, kind: Array, rest: Array, x: Array) -> floa
 
 @inlined
 def _bit(memory: Array, row: int, bit: int) -> bool:
-    return (memory[row, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1) != np.uint64(0)
+    set_: bool = (memory[row, bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1) != np.uint64(0)
+    return set_
 
 
 @compiled
@@ -56,7 +57,8 @@ def extend(
     """All labels of the next operator worth keeping: count (-1: too many), node, cost, priced cost, memory, parent.
 
     A label is a way up to here. Its memory says which slots it used on the nodes that it has not forgotten. It is kept
-    if its priced cost with the rest stays below the cutoff, and no label with a part of its memory is as cheap in both. `closing`: a node that is left is full.
+    if its priced cost with the rest stays below the cutoff, and no label with a part of its memory is as cheap in both.
+    `closing`: a node that is left counts as full.
     """
     labels, nodes, words = len(at), len(node), memory.shape[1]
     size = min(most, 4 * labels + 4 * nodes)
@@ -119,11 +121,14 @@ def extend(
                 new_at, new_parent = _longer(new_at, size), _longer(new_parent, size)
                 new_cost, new_priced = _longer(new_cost, size), _longer(new_priced, size)
                 grown = np.empty((size, words), np.uint64)
-                grown[:made] = new_memory[:made]
+                for j in range(made):
+                    for w in range(words):
+                        grown[j, w] = new_memory[j, w]
                 new_memory = grown
             new_at[made], new_parent[made] = v, k
             new_cost[made], new_priced[made] = true, value
-            new_memory[made] = fresh
+            for w in range(words):
+                new_memory[made, w] = fresh[w]
             made += 1
     return made, new_at[:made], new_cost[:made], new_priced[:made], new_memory[:made], new_parent[:made]
 
@@ -131,5 +136,6 @@ def extend(
 @compiled
 def _longer(array: Array, size: int) -> Array:
     grown = np.empty(size, array.dtype)
-    grown[: len(array)] = array
+    for k in range(len(array)):
+        grown[k] = array[k]
     return grown

@@ -1,7 +1,7 @@
 """Local search from a seed, compiled: the first placement of the exact solvers, to prune with.
 
-Moves: one operator to another node, two operators exchanged, all operators of two nodes exchanged. Where no move helps, a
-few random ones are made and the search goes on from there; what is worse is taken back.
+Moves: one operator to another node, two operators exchanged, all operators of two nodes exchanged. Where no move helps,
+a few random ones are made and the search goes on from there; what is worse is taken back.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def _random(state: Array) -> float:
 
 @inlined
 def value(
-    x: Array, ready: Array, node: Array, link: Array, kind: Array, ends: Array, alpha: float, times: Array, delay: Array,
-    order: Array, into: Array, edge_in: Array, rates: Array, bandwidth: Array, tight: bool,
+    x: Array, ready: Array, node: Array, link: Array, kind: Array, ends: Array, alpha: float, times: Array,
+    delay: Array, order: Array, into: Array, edge_in: Array, rates: Array, bandwidth: Array, tight: bool,
 ) -> float:  # fmt: skip
     """The loss of a placement but for its constant; inf if a pair, a node or shared bandwidth forbids it."""
     total = 0.0
@@ -97,9 +97,11 @@ def climb(
     kind: Array, ends: Array, alpha: float, times: Array, delay: Array, order: Array, into: Array, edge_in: Array,
     rates: Array, bandwidth: Array, tight: bool, demand: Array,
 ) -> float:  # fmt: skip
-    """Search from x until `kicks` in a row found nothing better or `most` placements were looked at; the best is in x."""
+    """Search from x until `kicks` in a row are in vain or `most` placements were looked at; the best ends up in x."""
     operators, nodes = node.shape
-    now = value(x, ready, node, link, kind, ends, alpha, times, delay, order, into, edge_in, rates, bandwidth, tight)
+    now: float = value(
+        x, ready, node, link, kind, ends, alpha, times, delay, order, into, edge_in, rates, bandwidth, tight
+    )
     best, looked, failed = now, 0, 0
     copy(kept, x)
     while True:

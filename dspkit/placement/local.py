@@ -1,7 +1,7 @@
 """Local search and tabu search from the greedy placement (Algorithms 4 and 5 of [nardelli], 5 repaired).
 
-Readings not taken: the best of all three neighbourhoods at once, or one neighbourhood to exhaustion before the next. As
-printed, tabu search could never leave a local optimum: here it first takes the best neighbour, better or not.
+"The best one is chosen", says the thesis, and leaves open of what: `pick` has the readings. As printed, tabu search
+could never leave a local optimum: here it first takes the best neighbour, better or not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .kernels_neighbours import MARGIN, best_neighbour, cost
 from .metrics import Ranges, Weights
 from .problem import Array, Placement, Problem
 
-STRATEGIES = ("co-locate", "swap", "move")
+STRATEGIES, PICKS = ("co-locate", "swap", "move"), ("each", "all", "exhaust")
 Step = tuple[str, Placement, float]  # what was done, what came of it, its loss
 
 
@@ -30,12 +30,19 @@ def local_search(
     ranges: Ranges | None = None,
     *,
     penalised: bool = True,
+    pick: str = "each",
     start: Placement | None = None,
     time_limit_s: float = math.inf,
 ) -> Answer:
-    """Co-locate, swap, move: the best improvement of each in turn, until none of the three improves."""
+    """Co-locate, swap, move: the best improvement of each in turn, until none of the three improves.
+
+    `pick` "each" makes one step of each kind and begins again; "all" makes the best step of the three kinds; "exhaust"
+    makes steps of one kind while they improve, then of the next.
+    """
+    if pick not in PICKS:
+        raise PlacementError(f"pick = {pick!r}", expected=f"one of {', '.join(PICKS)}", fix="see local_search")
     task = Task(problem, weights, ranges, penalised=penalised)
-    search = Search(task, time_limit_s)
+    search = Search(task, time_limit_s, pick)
     x, steps = search.descend(first_fit(task) if start is None else problem.place(start))
     return task.answer(x, "local search", steps=search.told(steps))
 
@@ -86,8 +93,8 @@ def tabu_search(
 class Search:
     """Descents and kicks on the compiled neighbourhoods of one task."""
 
-    def __init__(self, task: Task, time_limit_s: float = math.inf):
-        self.task, self.graph = task, arrays(task.problem, task.costs)
+    def __init__(self, task: Task, time_limit_s: float = math.inf, pick: str = "each"):
+        self.pick, self.task, self.graph = pick, task, arrays(task.problem, task.costs)
         self.movable = np.ones(len(task.problem.application.operators), bool)
         self.movable[list(task.problem.pinned)] = False
         self.nodes = task.nodes.astype(np.int64)
@@ -115,20 +122,32 @@ class Search:
         least = self.cost(x)
         while True:
             before = least
-            for strategy in range(len(STRATEGIES)):
-                if step := self._best(x, strategy, least, forbidden):
+            if self.pick == "all":
+                if step := self._steepest(x, least, forbidden):
                     steps.append(step)
                     x, least = step[1], step[2]
+            else:
+                for strategy in range(len(STRATEGIES)):
+                    while (step := self._best(x, strategy, least, forbidden)) and not self.over:
+                        steps.append(step)
+                        x, least = step[1], step[2]
+                        if self.pick == "each":
+                            break
             if not least < before or self.over:
                 return x, steps
 
     def kick(self, x: Placement, tabu: Array) -> Step | None:
         """The best neighbour of all three kinds that is not tabu, whatever it costs."""
-        least, best = math.inf, None
-        for strategy in range(len(STRATEGIES)):
-            if step := self._best(x, strategy, least, tabu):
-                best, least = step, step[2]
+        best = self._steepest(x, math.inf, tabu)
         return best and (f"kick: {best[0]}", best[1], best[2])
+
+    def _steepest(self, x: Placement, limit: float, tabu: Array) -> Step | None:
+        """The best neighbour of all three kinds that costs less than `limit`."""
+        best = None
+        for strategy in range(len(STRATEGIES)):
+            if step := self._best(x, strategy, limit, tabu):
+                best, limit = step, step[2]
+        return best
 
     def _words(self, strategy: int, what: int, to: int) -> str:
         nodes, operators = self.task.problem.network.nodes, self.task.problem.application.operators

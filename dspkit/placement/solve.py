@@ -43,8 +43,9 @@ def solve(
             raise PlacementError(f"metric {weights!r}", expected=f"one of {', '.join(AIMS)}", fix="correct the name")
         costs = single(problem, weights, -1 if weights == "log_availability" else 1)
     else:
-        limits = {"solver": solver, "time_limit_s": time_limit_s}
-        costs = weighted(problem, weights, ranges or exact_ranges(problem, weights.metric, **limits))
+        if ranges is None:
+            ranges = exact_ranges(problem, weights.metric, solver=solver, time_limit_s=time_limit_s)
+        costs = weighted(problem, weights, ranges)
     return minimise(problem, costs, solver=solver, time_limit_s=time_limit_s, gap=gap, progress=progress)
 
 

@@ -8,11 +8,12 @@ from .graph import positions, topology
 from .heatmap import heatmap
 from .migration import migration
 from .parity import parity
+from .placement import node_positions, placement
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "migration", "parity", "positions",
-    "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "migration", "node_positions",
+    "parity", "placement", "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip
