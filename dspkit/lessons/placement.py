@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
-from typing import Any
 
-import numpy as np
-
-from .. import placement
+from .. import placement, plots
 from ..knobs import Knobs, knob
 from ..placement import Answer, Problem, Ranges, Weights
 from ..placement.metrics import share
-from ..placement.vivaldi import embed
 from ..plots.base import PALETTE, Plot, Spec, axis, plot, si
 
 METHODS = ("optimum", *(name for name in placement.HEURISTICS if name != "ODP+T"))
@@ -40,7 +35,7 @@ class Placement(Knobs):
 
     @property
     def problem(self) -> Problem:
-        return _problem(self.shape, self.nodes, self.seed)[0]
+        return _problem(self.shape, self.nodes, self.seed)
 
     @property
     def weights(self) -> Weights:
@@ -59,51 +54,16 @@ class Placement(Knobs):
         return placement.heuristic(name)(self.problem, self.weights, self.ranges)
 
     def plot(self) -> Plot:
-        chosen, best = self.answer(), self.answer("optimum")
-        traces = [*self._map(chosen), *self._bars(chosen, best)]
-        hidden = {"showgrid": False, "zeroline": False, "showticklabels": False}
-        points = _problem(self.shape, self.nodes, self.seed)[1]
-        low, high = points.min(axis=0), points.max(axis=0)
-        room = 0.08 * (high - low)
+        best = self.answer("optimum")
+        chosen = best if self.method == "optimum" else self.answer()
+        map_ = plots.placement(self.problem, chosen.placement).spec
         layout = {
-            "xaxis": {**hidden, "domain": [0, 0.55], "range": [low[0] - room[0], high[0] + room[0]]},
-            "yaxis": {**hidden, "range": [low[1] - room[1], high[1] + room[1]]},
-            "xaxis2": axis("from best (0) to worst", domain=[0.73, 1], range=[0, 1.02],
-                           anchor="y2", tickformat=".0%"),
+            **map_["layout"],
+            "xaxis": {**map_["layout"]["xaxis"], "domain": [0, 0.62]},
+            "xaxis2": axis("from best (0) to worst", domain=[0.77, 1], range=[0, 1.02], anchor="y2", tickformat=".0%"),
             "yaxis2": {"anchor": "x2", "automargin": True, "autorange": "reversed"},
-            "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.2},
-            "barmode": "group",
-        }  # fmt: skip
-        return plot(traces, layout, self._said(chosen, best), height=430, title="")
-
-    def _map(self, answer: Answer) -> list[Spec]:
-        """Nodes where their delays put them, coloured by availability; those in use with their operators."""
-        problem, points = _problem(self.shape, self.nodes, self.seed)
-        net, x = problem.network, answer.placement
-        ends: tuple[list[Any], list[Any]] = ([], [])
-        for u, v in {(int(x[a]), int(x[b])) for a, b in problem.application.ends.tolist() if x[a] != x[b]}:
-            for along in (0, 1):
-                ends[along].extend((float(points[u, along]), float(points[v, along]), None))
-        used = [u in set(x.tolist()) for u in range(len(net.nodes))]
-        told = []
-        for u, name in enumerate(net.nodes):
-            here = ", ".join(problem.application.operators[i] for i in np.flatnonzero(x == u))
-            told.append(
-                escape(f"node {name}: available {net.availability[u]:.2%}" + (f"; runs {here}" if here else ""))
-            )
-        return [
-            {"type": "scatter", "mode": "lines", "x": ends[0], "y": ends[1], "name": "streams", "hoverinfo": "skip",
-             "line": {"color": "#777777", "width": 1.5}},
-            {"type": "scatter", "mode": "markers+text", "x": points[:, 0].tolist(), "y": points[:, 1].tolist(),
-             "name": "nodes", "showlegend": False, "hoverinfo": "text", "hovertext": told,
-             "text": [str(int((x == u).sum())) if used[u] else "" for u in range(len(used))],
-             "textfont": {"size": 11, "color": "white"},
-             "marker": {"size": [24 if u else 11 for u in used], "color": net.availability.tolist(),
-                        "symbol": ["circle" if u else "circle-open" for u in used],
-                        "colorscale": [[0, "#E69F00"], [1, "#0072B2"]], "line": {"width": 1.5, "color": "#444444"},
-                        "colorbar": {"title": {"text": "available", "side": "top"}, "x": 0.56, "len": 0.5,
-                                     "thickness": 10, "tickformat": ".1%"}}},
-        ]  # fmt: skip
+        }
+        return plot([*map_["data"], *self._bars(chosen, best)], layout, self._said(chosen, best), height=450, title="")
 
     def _bars(self, chosen: Answer, best: Answer) -> list[Spec]:
         bars: list[Spec] = []
@@ -134,11 +94,10 @@ class Placement(Knobs):
 
 
 @lru_cache(maxsize=16)
-def _problem(shape: str, nodes: int, seed: int) -> tuple[Problem, Any]:
-    problem = placement.scenario(shape, nodes, seed=seed, operators=11)
-    return problem, embed(1e3 * problem.network.delay_s, rounds=100)
+def _problem(shape: str, nodes: int, seed: int) -> Problem:
+    return placement.scenario(shape, nodes, seed=seed, operators=11)
 
 
 @lru_cache(maxsize=64)
 def _ranges(shape: str, nodes: int, seed: int, metric: str) -> Ranges:
-    return placement.exact_ranges(_problem(shape, nodes, seed)[0], metric, time_limit_s=5.0)
+    return placement.exact_ranges(_problem(shape, nodes, seed), metric, time_limit_s=5.0)
