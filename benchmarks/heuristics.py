@@ -12,7 +12,10 @@ SIZES = (36, 64, 100)
 
 
 def local_search_degradation_percent() -> Claim:
-    """Mean degradation of local search over three applications, three sizes, four weightings, three networks."""
+    """Mean degradation of local search over three applications, three sizes, four weightings, three networks.
+
+    With one range for each application, as the thesis has it; the detail has it with the ranges of each problem too.
+    """
     detail = _degradations("local search")
     return Claim(detail["mean"], "%", target=1.4, better="lower", detail=detail)
 
@@ -82,8 +85,9 @@ def _degradations(method: str) -> dict[str, float]:
     from dspkit.reproduce.placement import cells
 
     frame = cells(SIZES, SEEDS, methods=(method,), time_limit_s=60)
-    worst = float(frame.degradation.max())
-    return {"mean": float(frame.degradation.mean()), "worst": worst, "problems": len(frame),
+    means = frame.groupby("ranges").degradation.mean()
+    return {"mean": float(means["application"]), "mean with ranges of each problem": float(means["problem"]),
+            "worst": float(frame.degradation.max()), "problems": len(frame),
             "proven": int((frame.gap <= 1e-6).sum())}  # fmt: skip
 
 

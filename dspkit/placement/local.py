@@ -30,14 +30,14 @@ def local_search(
     ranges: Ranges | None = None,
     *,
     penalised: bool = True,
-    pick: str = "each",
+    pick: str = "all",
     start: Placement | None = None,
     time_limit_s: float = math.inf,
 ) -> Answer:
-    """Co-locate, swap, move: the best improvement of each in turn, until none of the three improves.
+    """Co-locate, swap, move: the best improvement there is, until there is none.
 
-    `pick` "each" makes one step of each kind and begins again; "all" makes the best step of the three kinds; "exhaust"
-    makes steps of one kind while they improve, then of the next.
+    `pick` "all" makes the best step of the three kinds; "each" one step of each kind and begins again; "exhaust" steps of
+    one kind while they improve, then of the next.
     """
     if pick not in PICKS:
         raise PlacementError(f"pick = {pick!r}", expected=f"one of {', '.join(PICKS)}", fix="see local_search")
@@ -93,7 +93,7 @@ def tabu_search(
 class Search:
     """Descents and kicks on the compiled neighbourhoods of one task."""
 
-    def __init__(self, task: Task, time_limit_s: float = math.inf, pick: str = "each"):
+    def __init__(self, task: Task, time_limit_s: float = math.inf, pick: str = "all"):
         self.pick, self.task, self.graph = pick, task, arrays(task.problem, task.costs)
         self.movable = np.ones(len(task.problem.application.operators), bool)
         self.movable[list(task.problem.pinned)] = False

@@ -22,10 +22,12 @@ def test_printed_means_are_those_of_the_printed_cells():
 
 def test_a_cell_of_each_kind():
     frame = cells((16,), (1,), shapes=("diamond",), methods=("greedy", "local search", "ODP+T"))
-    assert len(frame) == 4 * 3
+    assert len(frame) == 2 * 4 * 3
     assert (frame.gap <= 1e-6).all()
     assert frame.degradation.min() > -1e-6
     assert table(frame).shape == (6, 5)
+    first, second = (part.loss.to_numpy() for _, part in frame.groupby("ranges"))
+    assert first == pytest.approx(second)  # of one problem alone both are the same
     assert frame[frame.method == "ODP+T"].degradation.abs().max() < 1e-6
 
 
