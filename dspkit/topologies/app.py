@@ -70,7 +70,9 @@ class App:
 
     def _deployment(self, parallelism: Mapping[str, int] | int | None) -> Deployment:
         k = self.start if parallelism is None else parallelism
-        return Deployment(k if isinstance(k, Mapping) else self.topology.uniform(k), self.workers, self.placement)
+        counts = k if isinstance(k, Mapping) else self.topology.uniform(k)
+        places = {(o, i): node for (o, i), node in self.placement.items() if i < counts.get(o, 0)}
+        return Deployment(counts, self.workers, places)
 
     def sweep(
         self,
