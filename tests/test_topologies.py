@@ -8,7 +8,7 @@ from dspkit import run, topologies
 from dspkit.policies.ds2 import DS2
 
 
-# The law of case_study peaks below its load, that of tag_and_count is one that no operator feels: delays are its matter.
+# The law of case_study peaks below its load; tag_and_count is about delays, its load is light.
 @pytest.mark.parametrize("name", sorted(set(topologies.available()) - {"case_study", "tag_and_count"}))
 def test_an_app_can_be_scaled_to_its_load_and_back(name):
     app = topologies.available()[name]()
