@@ -12,7 +12,7 @@ from dspkit.knobs import call, knobs
 from dspkit.plots import PLOTLY_MIME
 
 ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault()]
-ALL += [lessons.Scorer(), lessons.Transfer(), lessons.Symbiosis()]
+ALL += [lessons.Scorer(), lessons.Transfer(), lessons.Symbiosis(), lessons.Placement(nodes=16)]
 
 
 def test_each_file_is_a_lesson_that_is_exported():
@@ -91,3 +91,17 @@ def test_a_report_shows_the_picture_that_controls_turn(tmp_path):
     page = report.from_notebook(path, tmp_path / "lesson.html").read_text()
     assert "if instances never met" in page
     assert lessons.Contention().plot().summary in page
+
+
+def test_placement_moves_with_its_weights_and_says_what_is_lost():
+    """The optimum for one metric alone is the best of that metric, and a heuristic is no better than the optimum."""
+    best = [lessons.Placement(*(float(i == k) for k in range(3)), nodes=16) for i in range(3)]
+    found = [lesson.answer().metrics for lesson in best]
+    assert found[0].response_s == min(m.response_s for m in found)
+    assert found[1].log_availability == max(m.log_availability for m in found)
+    assert found[2].usage == min(m.usage for m in found)
+    assert all(lesson.answer().loss == pytest.approx(0, abs=1e-9) for lesson in best)
+    greedy = lessons.Placement(method="greedy", nodes=16)
+    assert greedy.answer().loss >= greedy.answer("optimum").loss
+    assert "of what could be achieved is lost." in greedy.plot().summary
+    assert [trace["name"] for trace in greedy.plot().spec["data"] if trace["type"] == "bar"] == ["optimum", "greedy"]

@@ -6,9 +6,10 @@ plain call.
 
 from .contention import Contention
 from .fault import Fault
+from .placement import Placement
 from .scorer import Scorer
 from .symbiosis import Symbiosis
 from .transfer import Transfer
 from .waiting import Waiting
 
-__all__ = ["Contention", "Fault", "Scorer", "Symbiosis", "Transfer", "Waiting"]
+__all__ = ["Contention", "Fault", "Placement", "Scorer", "Symbiosis", "Transfer", "Waiting"]

@@ -34,11 +34,13 @@ from .generators import (
     sequential,
     waxman,
 )
+from .heuristics import HEURISTICS, degradation, heuristic
 from .metrics import NETWORK_METRICS, Metrics, Ranges, Weights, loss, metrics, utility
 from .problem import Application, Network, Placement, Problem
 from .solve import SOLVERS, exact_ranges, minimise, solve
 
 __all__ = [
+    "HEURISTICS",
     "NETWORK_METRICS",
     "SHAPES",
     "SOLVERS",
@@ -57,10 +59,12 @@ __all__ = [
     "application_of_frames",
     "application_of_graph",
     "check",
+    "degradation",
     "diamond",
     "exact_ranges",
     "example",
     "gaussian",
+    "heuristic",
     "layers",
     "loss",
     "median_node",

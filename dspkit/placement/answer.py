@@ -84,5 +84,5 @@ class Answer:
         return self.problem.named(self.placement)
 
     def __repr__(self) -> str:
-        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}"
+        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}" if self.gap < math.inf else "no bound"
         return f"<Answer of {self.solver}: loss {self.loss:.6g}, {proof}, {self.seconds:.3g} s>"

@@ -8,22 +8,18 @@ from .graph import positions, topology
 from .heatmap import heatmap
 from .managed import managed
 from .migration import migration
+from .moves import moves
 from .nodes import nodes
 from .parity import parity
-from .profiles import profile
-from .posterior import posterior, scores
 from .placement import node_positions, placement
+from .posterior import posterior, scores
+from .profiles import profile
 from .runs import throughputs
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "parity",
-    "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "nodes", "parity", "positions",
-    "profile", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "parity", "positions", "posterior",
-    "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "node_positions", "parity",
-    "placement", "positions", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
+    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "scores", "si", "tell",
+    "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -14,22 +14,19 @@ import sys
 from collections.abc import Callable
 
 from .app import App
-from .autrascale import case_study, word_count
-from .elysium import rolling_top_words, sentiment
 from .autrascale import case_study, crowded_word_count, query5, query11, word_count, yahoo
+from .detector import detector
+from .distributed_storm import log_processing, storm_word_count, tag_and_count
+from .elysium import rolling_top_words, sentiment
 from .fission import news_entities, tweet_branches, tweet_words
-from .nardelli import detector, log_processing, storm_word_count, tag_and_count
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 from .taxi import TaxiDays, taxi
 
 __all__ = [
-    "App", "TaxiDays", "available", "case_study", "detector", "diamond", "linear", "log_processing",
-    "network_monitoring", "news_entities", "page_load", "processing", "star", "storm_word_count", "tag_and_count",
-    "taxi", "tweet_branches", "tweet_words", "word_count",
-    "App", "available", "case_study", "diamond", "linear", "network_monitoring", "news_entities", "page_load",
-    "processing", "rolling_top_words", "sentiment", "star", "tweet_branches", "tweet_words", "word_count",
-    "App", "available", "case_study", "crowded_word_count", "diamond", "linear", "network_monitoring", "news_entities",
-    "page_load", "processing", "query5", "query11", "star", "tweet_branches", "tweet_words", "word_count", "yahoo",
+    "App", "TaxiDays", "available", "case_study", "crowded_word_count", "detector", "diamond", "linear",
+    "log_processing", "network_monitoring", "news_entities", "page_load", "processing", "query11", "query5",
+    "rolling_top_words", "sentiment", "star", "storm_word_count", "tag_and_count", "taxi", "tweet_branches",
+    "tweet_words", "word_count", "yahoo",
 ]  # fmt: skip
 
 

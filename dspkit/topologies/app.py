@@ -71,7 +71,7 @@ class App:
     def _deployment(self, parallelism: Mapping[str, int] | int | None) -> Deployment:
         k = self.start if parallelism is None else parallelism
         counts = k if isinstance(k, Mapping) else self.topology.uniform(k)
-        places = {place: node for place, node in self.placement.items() if place[1] < counts.get(place[0], 0)}
+        places = {(o, i): node for (o, i), node in self.placement.items() if i < counts.get(o, 0)}
         return Deployment(counts, self.workers, places)
 
     def sweep(

@@ -7,4 +7,6 @@ from .picker import EtpPicker
 from .sensitivity import Sensitivity
 from .settings import Settings
 
-__all__ = ["EtpPicker", "Explorer", "Lesson", "Sensitivity", "Settings", "TwoDays"]
+__all__ = [
+    "EtpPicker", "Explorer", "Lesson", "Sensitivity", "Settings", "TwoDays",
+]

@@ -1,0 +1,111 @@
+"""First placements in Storm: round robin over slots, and the bootstrap scheduler, which places pools of executors.
+
+Executors are in the topology's order, so a pool holds neighbours. A pool with a source or a sink is pinned: it takes
+the next free slot, or the node that is asked for; the others go where springs of strength 1 between pools pull them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import Topology
+from ...errors import DeploymentError
+from ..cost_space import Weights, distances, nearest
+from ..virtual import springs
+from .adaptive import Slot, latency_max
+from .cluster import Executor
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CANDIDATES, PASSES = 7, 50
+
+
+def executors(topology: Topology, parallelism: Mapping[str, int]) -> list[Executor]:
+    """Every executor, in topological order."""
+    return [(name, i) for name in topology.order for i in range(parallelism[name])]
+
+
+def slots_in_turn(slots: Sequence[int]) -> list[Slot]:
+    """All slots such that successive ones lie on different nodes: by port, then by node."""
+    return [(node, s) for s in range(max(slots)) for node in range(len(slots)) if s < slots[node]]
+
+
+def round_robin(
+    topology: Topology, parallelism: Mapping[str, int], slots: Sequence[int], processes: int
+) -> dict[Executor, Slot]:
+    """Storm's EvenScheduler: executors dealt in turn over as many slots as there are worker processes."""
+    chosen = slots_in_turn(slots)[: max(1, processes)]
+    return {e: chosen[i % len(chosen)] for i, e in enumerate(executors(topology, parallelism))}
+
+
+def bootstrap(
+    topology: Topology,
+    parallelism: Mapping[str, int],
+    slots: Sequence[int],
+    points: Array,
+    *,
+    processes: int,
+    pinned: Mapping[str, int] | None = None,
+    kept: Mapping[Executor, Slot] | None = None,
+    avoid: Sequence[Slot] = (),
+) -> dict[Executor, Slot]:
+    """Where every executor begins. Those in `kept` stay; the others form pools. `pinned` gives operators a node.
+
+    `points` are the nodes in the cost space, NaN where nothing is known yet; `avoid` are slots not to be used.
+    """
+    kept, pinned = dict(kept or {}), dict(pinned or {})
+    new = [e for e in executors(topology, parallelism) if e not in kept]
+    taken = set(kept.values()) | set(avoid)
+    free = [(node, s) for node in range(len(slots)) for s in range(slots[node]) if (node, s) not in taken]
+    if not new:
+        return kept
+    if not free:
+        raise DeploymentError(
+            f"{len(new)} executors and no free slot", expected="a free slot", fix="add nodes, or slots to them"
+        )
+    pools = _pools(new, min(max(1, processes), len(free)))
+    ends = set(topology.sources) | set(topology.sinks) | set(pinned)
+    places: dict[int, Slot] = {}
+    for number, pool in enumerate(pools):
+        if any(name in ends for name, _ in pool):
+            asked = next((pinned[name] for name, _ in pool if name in pinned), None)
+            slot = next((s for s in free if s[0] == asked), free[0])
+            free.remove(slot)
+            places[number] = slot
+    rest = [number for number in range(len(pools)) if number not in places]
+    settled = {e: places[number] for number in places for e in pools[number]} | kept
+    for _ in range(PASSES):
+        before, left = dict(places), list(free)
+        for number in rest:
+            places[number] = _nearest_free(topology, pools[number], {**settled, **_of(pools, places)}, left, points)
+            left.remove(places[number])
+        if places == before:
+            break
+    return kept | _of(pools, places)
+
+
+def _pools(new: list[Executor], count: int) -> list[list[Executor]]:
+    size = math.ceil(len(new) / count)
+    return [new[i : i + size] for i in range(0, len(new), size)]
+
+
+def _of(pools: list[list[Executor]], places: Mapping[int, Slot]) -> dict[Executor, Slot]:
+    return {e: slot for number, slot in places.items() for e in pools[number]}
+
+
+def _nearest_free(
+    topology: Topology, pool: list[Executor], where: Mapping[Executor, Slot], free: list[Slot], points: Array
+) -> Slot:
+    """The first free slot on the nodes nearest to where unit springs to related pools pull this one."""
+    names = {name for name, _ in pool}
+    near = {b if a in names else a for a, b in topology.edges if (a in names) != (b in names)}
+    related = sorted({slot for e, slot in where.items() if e[0] in near and e not in pool})
+    at = [points[node, :2] for node, _ in related if not np.isnan(points[node]).any()]
+    known = np.flatnonzero(~np.isnan(points).any(axis=1))
+    place = springs(at, [1.0] * len(at), (0.0, 0.0)) if at else np.zeros(2)
+    far = distances((*place, 1, 0), points[known], Weights(), latency_max(points))
+    order = known[nearest(far)][:CANDIDATES].tolist()
+    return next((slot for node in order for slot in free if slot[0] == node), free[0])

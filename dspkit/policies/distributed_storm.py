@@ -1,0 +1,145 @@
+"""Distributed Storm: each node monitors itself, tells others, and moves its own executors [nardelli, chapter 3].
+
+Executors stay as many as they are; where they run is what this policy steers. Nodes take their turns within a round by
+number; an operator that one of them moves carries a marker until the round ends, and its neighbours stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..core import Decision, Deployment, Snapshot, Topology
+from ..frozen import FrozenMap
+from ..knobs import knob
+from ..placement.storm import (
+    Cluster,
+    Executor,
+    Move,
+    Rules,
+    Slot,
+    View,
+    Watch,
+    bootstrap,
+    cluster_of,
+    deployed,
+    executors,
+    known_points,
+    monitored,
+    plan,
+    start,
+    streams,
+)  # fmt: skip
+
+
+class State(NamedTuple):
+    """What the nodes know and what runs where; `cooling` counts the rounds that each node still skips."""
+
+    topology: Topology
+    seed: int
+    cluster: Cluster | None = None
+    watch: Watch | None = None
+    where: Mapping[Executor, Slot] = FrozenMap()
+    cooling: tuple[int, ...] = ()
+    seen_s: float = -math.inf  # end of the last round
+
+
+@dataclass(frozen=True)
+class DistributedStorm(Rules):
+    """Springs between executors and their neighbours pull each toward the node that is nearest in the cost space.
+
+    Latency is known from network coordinates alone. A node that has moved an executor skips the next `cooldown` rounds.
+    """
+
+    name: ClassVar[str] = "distributed_storm"
+    reference: ClassVar[tuple[str, ...]] = ("nardelli", "dabek2004vivaldi", "pietzuch2006", "rizou2010")
+    round_s: float = knob(30.0, "how often a node looks at its executors", low=1.0, high=3600.0, source="nardelli")
+    cooldown: int = knob(5, "rounds that a node skips after a move", low=0, high=100, source="nardelli")
+    warm_up: int = knob(40, "rounds of pings before the job is submitted", low=0, high=1000)
+    processes: int = knob(0, "worker processes; 0: one for each operator, up to eight", low=0, high=1000)
+    cluster: Cluster | None = None  # whom nodes ping and what happens to them; without, only the backend's node names
+    pinned: Mapping[str, str] = field(default_factory=FrozenMap)  # operator: node; sources and sinks never move
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "pinned", FrozenMap(self.pinned))
+
+    def init(self, topology: Topology, seed: int = 0) -> State:
+        return State(topology, seed)
+
+    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
+        if snapshot.t - state.seen_s < self.round_s - 1e-9:
+            return state, Decision(snapshot.deployment, {"waits": f"a round takes {self.round_s:g} s"})
+        cluster = self.cluster or state.cluster or cluster_of(snapshot)
+        names, before = cluster.names, state.watch
+        if state.cluster != cluster or before is None:  # the first round, or another cluster than before
+            state, before = state._replace(where=FrozenMap(), cooling=(0,) * len(names)), start(len(names))
+            for number in range(self.warm_up):
+                before = monitored(
+                    before, cluster, cluster.availability(0), cluster.stress(0), self._luck(state, -number)
+                )
+        busy = zip(cluster.stress(snapshot.t), names, strict=True)
+        load = [min(1.0, stress + snapshot.nodes.get(name, 0.0)) for stress, name in busy]
+        random = self._luck(state, before.round + 1)
+        watch = monitored(before, cluster, cluster.availability(snapshot.t), load, random)
+        where, why = self._placed(state, cluster, watch, snapshot)
+        moves, cooling = ([], state.cooling) if why else self._moves(state, cluster, watch, where, snapshot)
+        for move in moves:
+            where[move.executor] = move.end
+        state = State(state.topology, state.seed, cluster, watch, FrozenMap(where), tuple(cooling), snapshot.t)
+        why |= {"moves": [_said(move, names) for move in moves] or "nobody"}
+        return state, Decision(deployed(snapshot.deployment, where, names), why)
+
+    def _luck(self, state: State, number: int) -> np.random.Generator:
+        return np.random.default_rng([state.seed, number % 2**32])
+
+    def _placed(
+        self, state: State, cluster: Cluster, watch: Watch, snapshot: Snapshot
+    ) -> tuple[dict[Executor, Slot], dict[str, Any]]:
+        """Where executors are; those that are new, or whose worker process died, are placed by the bootstrap."""
+        k, died = snapshot.deployment.parallelism, set(cluster.died(state.seen_s, snapshot.t))
+        now = executors(state.topology, k)
+        kept = {e: slot for e, slot in state.where.items() if e in set(now) and slot not in died}
+        if len(kept) == len(now):
+            return self._as_deployed(kept, snapshot.deployment, cluster), {}
+        pinned = {o: cluster.names.index(node) for o, node in self.pinned.items() if node in cluster.names}
+        where = bootstrap(
+            state.topology, k, cluster.slots, known_points(watch, 0), processes=self.processes or min(8, len(k)),
+            pinned=pinned, kept=kept, avoid=sorted(died),
+        )  # fmt: skip
+        return where, {"bootstrap": f"{len(now) - len(kept)} executors placed"}
+
+    def _as_deployed(self, where: dict[Executor, Slot], now: Deployment, cluster: Cluster) -> dict[Executor, Slot]:
+        """Executors that somebody else has moved are where they were moved to, in its first slot."""
+        for e, name in now.placement.items():
+            if e in where and name in cluster.names and cluster.names[where[e][0]] != name:
+                where[e] = (cluster.names.index(name), 0)
+        return where
+
+    def _moves(
+        self, state: State, cluster: Cluster, watch: Watch, where: dict[Executor, Slot], snapshot: Snapshot
+    ) -> tuple[list[Move], list[int]]:
+        """One round of all nodes."""
+        talk = streams(state.topology, snapshot.deployment.parallelism, snapshot.edge_rates)
+        ends = frozenset(state.topology.sources) | frozenset(state.topology.sinks) | frozenset(self.pinned)
+        now, cooling, moves = dict(where), list(state.cooling), list[Move]()
+        for here in sorted({node for node, _ in where.values()}):
+            if cooling[here]:
+                cooling[here] -= 1
+                continue
+            marked = frozenset(move.executor[0] for move in moves)
+            move = plan(View(here, known_points(watch, here), now, talk, ends, marked, cluster.slots), self)
+            if move:
+                moves.append(move)
+                now[move.executor] = move.end
+                cooling[here] = self.cooldown
+        return moves, cooling
+
+
+def _said(move: Move, names: tuple[str, ...]) -> str:
+    (operator, index), gain = move.executor, "unknown before" if math.isinf(move.gain) else f"{move.gain:.2f}"
+    return f"{operator}[{index}] {names[move.start[0]]} → {names[move.end[0]]} (relative distance {gain})"

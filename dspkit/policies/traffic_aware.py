@@ -1,0 +1,74 @@
+"""T-Storm: executors that talk most come first, each where it adds the least traffic between nodes [xu2014tstorm].
+
+As in Nardelli's comparison (4.6.2): round robin until rates are known, then all anew in every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from ..core import Decision, Snapshot, Topology
+from ..frozen import FrozenMap
+from ..knobs import Knobs, knob
+from ..placement.storm import (
+    Cluster,
+    Executor,
+    Slot,
+    cluster_of,
+    deployed,
+    least_traffic,
+    round_robin,
+    slots_in_turn,
+    streams,
+)
+
+
+class State(NamedTuple):
+    """Where the ends are, once they are placed."""
+
+    topology: Topology
+    fixed: Mapping[Executor, Slot] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class TrafficAware(Knobs):
+    """Place executors by decreasing traffic, each on the slot with the least added traffic between nodes."""
+
+    name: ClassVar[str] = "traffic_aware"
+    reference: ClassVar[tuple[str, ...]] = ("xu2014tstorm", "nardelli")
+    slot_executors: int = knob(4, "executors that a slot holds at most", low=1, high=64, source="nardelli")
+    processes: int = knob(0, "worker processes at first; 0: one for each operator, up to eight", low=0, high=1000)
+    cluster: Cluster | None = None  # names and slots of the nodes; without, the backend's node names
+    pinned: Mapping[str, str] = field(default_factory=FrozenMap)  # operator: node; sources and sinks never move
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "pinned", FrozenMap(self.pinned))
+
+    def init(self, topology: Topology, seed: int = 0) -> State:
+        return State(topology)
+
+    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
+        cluster, k = self.cluster or cluster_of(snapshot), snapshot.deployment.parallelism
+        names, topology = cluster.names, state.topology
+        ends = {*topology.sources, *topology.sinks, *self.pinned}
+        first = round_robin(topology, k, cluster.slots, self.processes or min(8, len(k)))
+        first |= {e: (names.index(self.pinned[e[0]]), 0) for e in first if self.pinned.get(e[0]) in names}
+        fixed = {e: state.fixed.get(e, slot) for e, slot in first.items() if e[0] in ends}
+        if max((slot[0] for slot in fixed.values()), default=0) >= len(names):  # another cluster than before
+            fixed = {e: first[e] for e in fixed}
+        if not state.fixed or not any(snapshot.edge_rates.values()):
+            return State(topology, FrozenMap(fixed)), Decision(
+                deployed(snapshot.deployment, first, names), {"rates": "not known yet: round robin"}
+            )
+        talk = streams(topology, k, snapshot.edge_rates)
+        if len(first) > self.slot_executors * sum(cluster.slots):
+            return state, Decision(snapshot.deployment, {"stays": "more executors than the slots hold"})
+        slots = dict.fromkeys(slots_in_turn(cluster.slots), float(self.slot_executors))
+        where = least_traffic(talk, slots, fixed)
+        crossing = sum(r for e, others in talk.items() for o, r in others if where[e][0] != where[o][0]) / 2
+        return State(topology, FrozenMap(fixed)), Decision(
+            deployed(snapshot.deployment, where, names), {"traffic between nodes": round(crossing, 6)}
+        )

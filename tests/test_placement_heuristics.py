@@ -1,0 +1,245 @@
+"""What every heuristic keeps to: answers pass the certificate and do not beat the optimum, or an error says why."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dspkit import placement
+from dspkit.errors import InfeasibleError, NotFoundError, PlacementError
+from dspkit.placement import HEURISTICS, Application, Network, Problem, Ranges, Weights
+from dspkit.placement.greedy import Task
+from dspkit.placement.hierarchy import clusters, hierarchical
+from dspkit.placement.highs import relaxation
+from dspkit.placement.local import Search, local_search, tabu_search
+from dspkit.placement.penalty import penalties
+from dspkit.placement.pruned import merge_tree, pruned
+from dspkit.placement.relaxed import relaxed, shared_relaxation
+from dspkit.placement.virtual import springs
+from dspkit.placement.vivaldi import embed
+
+UNIT = Ranges((0.0, 1.0), (-1.0, 0.0), (0.0, 100.0))
+ALL = Weights(1 / 3, 1 / 3, 1 / 3)
+each = pytest.mark.parametrize("name", HEURISTICS)
+
+
+def random_problem(seed, *, nodes=4, operators=4, pinned=True, missing=0.0):
+    random = np.random.default_rng(seed)
+    delays = random.uniform(0.001, 0.03, (nodes, nodes))
+    delays[random.random((nodes, nodes)) < missing] = np.inf
+    network = Network(
+        tuple(f"n{u}" for u in range(nodes)), delays, random.integers(1, 4, nodes), random.uniform(0.5, 2, nodes),
+        random.uniform(0.9, 1, nodes), random.uniform(0.99, 1, (nodes, nodes)),
+    )  # fmt: skip
+    names = tuple(f"o{i}" for i in range(operators))
+    streams = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if random.random() < 0.5]
+    app = Application(names, tuple(streams), random.integers(1, 3, operators), random.uniform(0, 0.01, operators),
+                      random.uniform(1, 100, len(streams)))  # fmt: skip
+    return Problem(app, network, {"o0": "n0"} if pinned else {})
+
+
+def feasible(problem):
+    found = product(range(len(problem.network.nodes)), repeat=len(problem.application.operators))
+    return [x for x in found if not placement.violations(problem, x)]
+
+
+@each
+@given(seed=st.integers(0, 10**6), pinned=st.booleans(), metric=st.sampled_from(placement.NETWORK_METRICS))
+@settings(max_examples=12, deadline=None)
+def test_every_answer_passes_the_certificate_and_none_beats_the_optimum(name, seed, pinned, metric):
+    problem, weights = random_problem(seed, pinned=pinned), Weights(0.5, 0.2, 0.3, metric)
+    ways = feasible(problem)
+    try:
+        answer = HEURISTICS[name](problem, weights, UNIT)
+    except InfeasibleError:
+        if name in ("ODP-PS", "RES-ODP", "hierarchical ODP", "ODP+T") and pinned:
+            assert not ways  # these find a placement if there is one
+        return
+    found = placement.check(problem, answer.placement, answer.metrics)
+    assert answer.loss == pytest.approx(placement.loss(found, weights, UNIT))
+    assert answer.loss >= min(placement.loss(placement.metrics(problem, x), weights, UNIT) for x in ways) - 1e-9
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=25, deadline=None)
+def test_tabu_is_no_worse_than_local_and_that_than_greedy(seed):
+    problem = random_problem(seed, nodes=7, operators=6)
+    try:
+        losses = [HEURISTICS[name](problem, ALL, UNIT).loss for name in ("tabu search", "local search", "greedy")]
+    except InfeasibleError:
+        return
+    assert losses == sorted(losses) or np.ptp(losses) < 1e-12
+
+
+@given(seed=st.integers(0, 10**6), missing=st.sampled_from((0.0, 0.3)))
+@settings(max_examples=25, deadline=None)
+def test_the_best_neighbour_is_the_best_of_all_neighbours(seed, missing):
+    """Neighbourhoods spelled out, every neighbour evaluated in full."""
+    problem = random_problem(seed, nodes=5, operators=5, missing=missing)
+    ways = feasible(problem)
+    if not ways:
+        return
+    task = Task(problem, ALL, UNIT)
+    search, x = Search(task), np.array(ways[seed % len(ways)])
+    hosts = set(x.tolist())
+    free = [i for i in range(5) if i not in problem.pinned]
+    moves = [[], [], []]
+    for a, b in problem.application.ends.tolist():
+        for i, j in ((a, b), (b, a)):
+            if i in free and x[i] != x[j]:
+                moves[0].append(np.where(np.arange(5) == i, x[j], x))
+    group = np.isin(np.arange(5), free)
+    for u, v in product(sorted(hosts), set(range(5)) - hosts):
+        if ((x == u) & group).any():
+            moves[1].append(np.where((x == u) & group, v, x))
+    moves[2] = [np.where(np.arange(5) == i, v, x) for i in free for v in range(5) if v != x[i]]
+    none = np.empty((0, 5), np.int64)
+    for strategy, ways_on in enumerate(moves):
+        fit = [y for y in ways_on if not placement.violations(problem, y)]
+        losses = [placement.loss(placement.metrics(problem, y), ALL, UNIT) for y in fit]
+        step = search._best(x, strategy, np.inf, none)
+        assert (step is None) == (not fit)
+        if step:
+            assert step[2] + task.costs.constant == pytest.approx(min(losses))
+            assert any((step[1] == y).all() for y in fit)
+            second = search._best(x, strategy, np.inf, np.array([step[1]]))  # now that one is tabu
+            assert second is None or not (second[1] == step[1]).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_on_all_nodes_is_the_optimum(seed):
+    problem = random_problem(seed, nodes=4, operators=4)
+    if not feasible(problem):
+        return
+    best = placement.solve(problem, ALL, UNIT, solver="brute").loss
+    assert relaxed(problem, ALL, UNIT, neighbours=3).loss == pytest.approx(best)
+    pair = Problem(problem.application, Network(("n0", "n1"), 0.01, (20, 20)), {"o0": "n0"})
+    best = placement.solve(pair, ALL, UNIT, solver="brute").loss
+    assert hierarchical(pair, ALL, UNIT).loss == pytest.approx(best)
+    assert pruned(pair, ALL, UNIT).loss == pytest.approx(best)  # the first set is all
+
+
+@pytest.mark.parametrize("weights", [Weights(1, 0, 0), Weights(0.2, 0.3, 0.5)])
+def test_the_relaxation_with_equal_operators_as_one_is_the_relaxation(weights):
+    random = np.random.default_rng(4)
+    delays = random.uniform(0.001, 0.03, (6, 6))
+    net = Network(tuple("abcdef"), delays, (2, 1, 2, 3, 1, 2), random.uniform(0.5, 2, 6), random.uniform(0.9, 1, 6))
+    problem = Problem(placement.layers(1, 4, 2, 1), net, {"0": "a", "7": "a"})
+    costs = placement.weighted(problem, weights, UNIT)
+    x, bound = shared_relaxation(problem, costs)
+    assert bound == pytest.approx(relaxation(problem, costs)[1])
+    assert x.sum(axis=1) == pytest.approx(np.ones(8))
+    assert (x * problem.application.demand[:, None]).sum(axis=0).max() <= 3 + 1e-6
+    assert bound <= placement.solve(problem, weights, UNIT).loss + 1e-9
+
+
+@pytest.mark.parametrize("name", ["greedy", "local search", "tabu search", "hierarchical ODP", "ODP-PS"])
+def test_a_clock_of_another_unit_changes_no_placement(name):
+    problem = placement.scenario("sequential", 36, seed=2, operators=8)
+    app, net, k = problem.application, problem.network, 7.0
+    slow = Problem(
+        Application(app.operators, app.streams, app.demand, app.time_s * k, app.rate_per_s),
+        Network(net.nodes, net.delay_s * k, net.capacity, net.speed, net.availability),
+        problem.candidates,
+    )
+    ranges = Ranges((0.02, 0.5), (-0.3, 0), (0.5, 20))
+    scaled = Ranges(*(tuple(v * f for v in r) for r, f in zip(ranges, (k, 1, k), strict=True)))
+    one, other = HEURISTICS[name](problem, ALL, ranges), HEURISTICS[name](slow, ALL, scaled)
+    assert one.loss == pytest.approx(other.loss)
+    assert one.placement.tolist() == other.placement.tolist()
+
+
+def test_penalties_lie_between_0_and_1_and_response_and_usage_agree_for_equal_speeds():
+    for seed in range(5):
+        delta = penalties(random_problem(seed).network, ALL)
+        assert 0 <= delta.min() <= delta.max() <= 1 + 1e-12
+    net = placement.waxman(36, seed=1)
+    assert penalties(net, Weights(1, 0, 0)) == pytest.approx(penalties(net, Weights(0, 0, 1)))
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 14), k=st.integers(2, 6))
+@settings(max_examples=30, deadline=None)
+def test_clusters_and_merges_part_all_nodes(seed, n, k):
+    points = np.random.default_rng(seed).uniform(0, 1, (n, 2))
+    far = np.linalg.norm(points[:, None] - points[None], axis=2)
+    groups = clusters(far, k)
+    assert sorted(u for g in groups for u in g) == list(range(n))
+    assert len(groups) == min(n, k)
+    tree = merge_tree(far)
+    assert frozenset(range(n)) in tree
+    assert len(tree) == 2 * n - 1
+
+
+APP = Application(("s", "m", "t"), (("s", "m"), ("m", "t")), 1, 0.003, 100)
+
+
+@each
+def test_too_little_capacity_is_a_typed_error(name):
+    small = Problem(APP, Network(("a", "b"), 0.01, (1, 1)), {"s": "a"})
+    with pytest.raises(InfeasibleError):
+        HEURISTICS[name](small, ALL, UNIT)
+    full = Problem(APP, Network(("a", "b"), 0.01, (1, 5)), {"s": "a", "t": "a"})  # pinned to a node without room
+    with pytest.raises(InfeasibleError):
+        HEURISTICS[name](full, ALL, UNIT)
+
+
+@each
+def test_a_node_that_cannot_be_reached(name):
+    apart = np.array([[0, np.inf, 0.01], [np.inf, 0, np.inf], [0.01, np.inf, 0]])
+    net = Network(("a", "b", "c"), apart, (1, 5, 5))
+    problem = Problem(APP, net, {"s": "a"})
+    try:
+        found = HEURISTICS[name](problem, ALL, UNIT)
+        assert "b" not in found.named.values()
+        placement.check(problem, found.placement)
+    except InfeasibleError:
+        assert name in ("round robin", "Xu", "spring relaxation", "Rizou")  # they do not look for links
+    with pytest.raises(InfeasibleError):
+        HEURISTICS[name](Problem(APP, net, {"s": "a", "t": "b"}), ALL, UNIT)
+
+
+@each
+def test_one_node_one_operator_and_a_node_of_no_capacity(name):
+    alone = Problem(Application(("o",), time_s=0.002), Network(("n",), 0.0))
+    assert HEURISTICS[name](alone, ALL, UNIT).named == {"o": "n"}
+    one = Problem(APP, Network(("n",), 0.0, 3))
+    assert set(HEURISTICS[name](one, ALL, UNIT).named.values()) == {"n"}
+    empty = Problem(APP, Network(("a", "b", "c"), 0.01, (2, 0, 2)), {"s": "a"})
+    assert "b" not in HEURISTICS[name](empty, ALL, UNIT).named.values()
+
+
+@pytest.mark.parametrize("name", ["greedy", "local search", "tabu search", "ODP-PS", "RES-ODP"])
+def test_bandwidth_is_kept(name):
+    narrow = np.array([[np.inf, 150, 1e3], [1e3, np.inf, 1e3], [1e3, 1e3, np.inf]])
+    app = Application(tuple("stuv"), (("s", "t"), ("s", "u"), ("t", "v"), ("u", "v")), 1, 0.0, 100)
+    net = Network(
+        ("a", "b", "c"), [[0, 0.001, 0.05], [0.001, 0, 0.05], [0.05, 0.05, 0]], (1, 3, 3), bandwidth_per_s=narrow
+    )
+    problem = Problem(app, net, {"s": "a"})
+    found = HEURISTICS[name](problem, Weights(0, 0, 1), UNIT)
+    placement.check(problem, found.placement, found.metrics)
+
+
+def test_settings_that_make_no_sense():
+    problem = placement.example("B")
+    for wrong in (
+        lambda: tabu_search(problem, ALL, UNIT, tabu=0), lambda: tabu_search(problem, ALL, UNIT, patience=True),
+        lambda: hierarchical(problem, ALL, UNIT, groups=1), lambda: relaxed(problem, ALL, UNIT, neighbours=-1),
+        lambda: local_search(problem, ALL, UNIT, start=(0, 0)), lambda: springs([[0, 0]], [-1], [0, 0]),
+        lambda: springs([[0, 0]], [1, 2], [0, 0]), lambda: embed(np.zeros((2, 3))),
+    ):  # fmt: skip
+        with pytest.raises((PlacementError, placement.problem.PlacementError, ValueError)) as caught:
+            wrong()
+        assert "expected" in str(caught.value)
+    with pytest.raises(NotFoundError, match="did you mean 'tabu search'"):
+        placement.heuristic("tabu serch")
+
+
+def test_more_patience_never_hurts_and_a_time_limit_stops():
+    problem = placement.scenario("sequential", 36, seed=1)
+    once, often = (tabu_search(problem, Weights(1, 0, 0), UNIT, patience=p) for p in (1, 30))
+    assert often.loss <= once.loss
+    assert often.details["rounds"] > once.details["rounds"]
+    assert tabu_search(problem, Weights(1, 0, 0), UNIT, patience=10**6, time_limit_s=0.3).seconds < 5
