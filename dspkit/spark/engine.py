@@ -84,6 +84,10 @@ class JarEngine:
             reader = reader.option(name, str(value))
         return reader.load()
 
+    def want(self, k: Sequence[int]) -> None:
+        """Run `k` from the next epoch on, whenever that begins."""
+        self._job.want(_text(k))
+
     def rescale(self, k: Sequence[int], wait_s: float, *, pause: bool = False) -> bool:
         """End the epoch and run the next with `k`; whether that was seen to begin within `wait_s`."""
         version = self._job.rescale(_text(k), pause)

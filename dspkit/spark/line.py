@@ -15,6 +15,12 @@ from .functions import GROUPS, Function, arrow, same
 from .source import TraceSource
 from .task import Output, Stage
 
+_UNTOUCHED = {
+    "workers": "start the job on a SparkCluster, whose workers come and go",
+    "placement": "Spark places tasks itself; of a policy that names machines: places='no'",
+    "settings": "leave them as they are",
+}
+
 
 def order(topology: Topology) -> tuple[str, ...]:
     """The sources, which run beside each other, then each operator after all it reads from."""
@@ -129,12 +135,15 @@ def check(
     deployment: Deployment,
     slots: int,
     law: str,
+    knobs: frozenset[str],
 ) -> Deployment:
     """`deployment`, if Spark can run it, or what stands in the way."""
     k = topology.check(deployment).parallelism
-    for name in ("workers", "placement", "settings"):
+    for name in {"workers", "placement", "settings"} - knobs:
         if getattr(deployment, name) != getattr(Deployment(k), name):
-            raise DeploymentError(f"another {name}", expected="a change of parallelism", fix="leave the rest as it is")
+            raise DeploymentError(
+                f"another {name}", expected=f"a change of {' or '.join(sorted(knobs))}", fix=_UNTOUCHED[name]
+            )
     for name, source in sources.items():
         if k[name] > source.partitions:
             raise DeploymentError(
@@ -151,7 +160,7 @@ def check(
     if needed > slots:
         raise DeploymentError(
             f"parallelism {dict(k)}, which needs {needed} slots at once",
-            expected=f"at most the {slots} that this master has",
-            fix=f"lower it, or start the job with master='local[{needed}]' or more executors",
+            expected=f"at most the {slots} that there are",
+            fix=f"lower it, or have more: master='local[{needed}]', or more workers",
         )
     return deployment

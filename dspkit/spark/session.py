@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ _CORE = {  # fixed once a SparkContext has started
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
     "spark.python.udf.pipelined.queueDepth": "1",
     "spark.speculation": "false",
+    # What failed is never repaired in part: a task that runs again may deal its records to others than before. The
+    # query dies instead, and starts again from its checkpoint.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
     "spark.python.daemon.module": "dspkit.spark.daemon",
 }
 _SQL = {  # of the copy of the session that a job works in
@@ -106,13 +111,24 @@ def copy(spark: Any) -> Any:
 
 
 def slots(spark: Any) -> int:
-    """Tasks that can run at once."""
+    """Tasks that can run at once, on the executors there are now."""
     master = spark.sparkContext.master
     if local := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
         return int(local[1])
     if master.startswith("local"):
         return 1 if master == "local" else os.cpu_count() or 1
-    return int(spark.sparkContext.defaultParallelism)
+    context = spark.sparkContext._jsc.sc()
+    return int(
+        context.schedulerBackend().maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+    )
+
+
+def retire(spark: Any, executors: Iterable[str]) -> None:
+    """Start no more tasks on these executors; those that run go on, and what they have made stays to be fetched."""
+    context, jvm = spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
+    why = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("its worker leaves", jvm.scala.Option.empty())
+    for executor in executors:  # "triggered by the executor": so it is not told to end by itself
+        context.schedulerBackend().decommissionExecutor(executor, why, False, True)
 
 
 def host(spark: Any) -> str:

@@ -21,6 +21,7 @@ class Engine(Protocol):
     def start(self, k: Sequence[int], zero_micros: int) -> None: ...
     def begin(self, zero_micros: int) -> None: ...
     def ready(self, wait_s: float) -> bool: ...
+    def want(self, k: Sequence[int]) -> None: ...
     def rescale(self, k: Sequence[int], wait_s: float) -> bool: ...
     def allow(self, records: int, in_one_frame: int) -> None: ...
     def alive(self) -> bool: ...
@@ -71,8 +72,14 @@ class Supervisor:
             self._zero_micros = zero_micros
             self._engine.begin(zero_micros)
 
+    def want(self, k: Sequence[int]) -> None:
+        """Run `k` from the next epoch on, whenever that begins."""
+        with self._lock:
+            self._k = list(k)
+            self._engine.want(k)
+
     def rescale(self, k: Sequence[int], wait_s: float) -> bool:
-        """Run `k` from the next epoch on, or the next start; whether that epoch was seen to begin."""
+        """End the epoch and run `k` from the next one on, or the next start; whether that epoch was seen to begin."""
         end = time.monotonic() + wait_s
         with self._lock:
             self._k, engine = list(k), self._engine

@@ -1,24 +1,20 @@
 package dspkit;
 
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
-/** Tells executors that are not the driver when an epoch shall end: the versions of all jobs, asked for often. */
+/**
+ * Joins executors of their own to the jobs, which live in the driver: often, each says how many records its sources
+ * would take, and hears how many they may, and when an epoch shall end.
+ */
 public final class Plugin implements SparkPlugin {
-  private static final Map<Integer, Long> VERSIONS = new ConcurrentHashMap<>();
   private static final long EVERY_MS = 25;
-
-  /** The version of a job as this process knows it; `otherwise` where it has heard nothing yet. */
-  static long version(int job, long otherwise) {
-    Job here = Job.get(job);
-    return here != null ? here.version() : VERSIONS.getOrDefault(job, otherwise);
-  }
 
   @Override
   public DriverPlugin driverPlugin() {
@@ -29,8 +25,9 @@ public final class Plugin implements SparkPlugin {
       }
 
       @Override
+      @SuppressWarnings("unchecked")
       public Object receive(Object message) {
-        return new java.util.HashMap<>(Job.versions());
+        return Job.answer((Map<Integer, Long>) message);
       }
     };
   }
@@ -43,7 +40,7 @@ public final class Plugin implements SparkPlugin {
       @Override
       public void init(PluginContext context, Map<String, String> conf) {
         if ("driver".equals(context.executorID())) return; // local mode: the jobs themselves are here
-        listener = new Thread(() -> listen(context), "dspkit-versions");
+        listener = new Thread(() -> listen(context), "dspkit-jobs");
         listener.setDaemon(true);
         listener.start();
       }
@@ -60,7 +57,8 @@ public final class Plugin implements SparkPlugin {
     while (true) {
       try {
         Thread.sleep(EVERY_MS);
-        VERSIONS.putAll((Map<Integer, Long>) context.ask("versions"));
+        HashMap<Integer, Long> wishes = Lease.wishes();
+        if (!wishes.isEmpty()) Lease.hear(wishes, (Map<Integer, long[]>) context.ask(wishes));
       } catch (InterruptedException end) {
         return;
       } catch (Exception error) {
