@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,17 @@ def retire(spark: Any, executors: Iterable[str]) -> None:
     why = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("its worker leaves", jvm.scala.Option.empty())
     for executor in executors:  # "triggered by the executor": so it is not told to end by itself
         context.schedulerBackend().decommissionExecutor(executor, why, False, True)
+
+
+def warm(spark: Any) -> None:
+    """Let each executor start its Python before a job needs it: an epoch would wait for the imports."""
+    executors = spark.sparkContext._jsc.sc().schedulerBackend().getExecutorIds().size()
+    each = copy(spark).range(0, 2 * executors, 1, 2 * executors)
+    each.mapInArrow(_same, "id bigint").write.format("noop").mode("append").save()
+
+
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
 
 
 def host(spark: Any) -> str:

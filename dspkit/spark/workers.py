@@ -24,6 +24,7 @@ class Workers:
                 fix="stop it first: SparkSession.getActiveSession().stop()",
             )
         self._leaving: tuple[str, ...] = ()
+        self._ready = False  # whether the first ones are known to be there
 
     @property
     def count(self) -> int | None:
@@ -46,15 +47,17 @@ class Workers:
             )
 
     def come(self, workers: int | None) -> None:
-        """Bring them up to that number; they are there when this returns."""
-        if self._cluster is None or workers is None or (more := workers - (self.count or 0)) <= 0:
+        """Bring them up to that number; when this returns they are there, and ready."""
+        if self._cluster is None or workers is None or (workers <= (self.count or 0) and self._ready):
             return
-        fresh = self._cluster.add(more)
+        fresh = self._cluster.add(max(0, workers - (self.count or 0)))
         try:
             self.wait(self.slots(workers))
+            session.warm(self._spark)
         except BaseException:
             self._cluster.remove(fresh)
             raise
+        self._ready = True
 
     def leave(self, workers: int | None) -> None:
         """Begin no more tasks on those that are too many, the newest first; they are gone after `gone()`."""
