@@ -124,7 +124,8 @@ def test_each_once_through_fifty_rescales_and_five_losses_with_workers_that_come
     mode: str, tmp_path: Path
 ) -> None:
     """Stop and start between; Python workers, executors and a whole worker are killed at any moment."""
-    live.end()
+    if (other := session.running()) is not None:
+        session.stop(other)
     chance, seen = random.Random(7), 0
     kinds = ("dspkit.spark.daemon", "--executor-id", "dspkit.spark.daemon", "deploy.worker.Worker", "--executor-id")
     kills = dict(zip(sorted(chance.sample(range(1, 50), 5)), kinds, strict=True))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,31 +142,40 @@ def test_a_second_kind_of_spark_in_one_process_is_refused() -> None:
 
 
 ALONE = """
-import os, subprocess, sys
+import os, signal, subprocess, sys
 sys.path[:0] = {path!r}
 import live
 from dspkit import Topology, workload
 from dspkit.spark import SparkJob, arrow
 from dspkit.errors import DspkitError
-for function in (live.swallow, live.broken):
+for function in (live.broken, live.swallow):
     try:
         with SparkJob(Topology.chain("read", "end"), {{"end": arrow(function)}}, workload.Constant(100)) as job:
-            print("seen", job.observe().throughput > 0)
+            print("seen", job.observe().throughput > 0, flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
     except DspkitError as error:
         print(type(error).__name__, str(error).splitlines()[0])
     below = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
-    print("Java below", "java" in below)
+    print("Java below", "java" in below, [name for name in os.listdir(os.environ["TMPDIR"]) if "dspkit-" in name])
 """
 
 
 @pytest.mark.spark
-def test_a_job_of_its_own_starts_spark_and_takes_it_along_whether_it_fails_or_not() -> None:
+def test_a_job_of_its_own_leaves_nothing_whether_it_fails_or_is_terminated(tmp_path: Path) -> None:
+    """Spark and the temporary checkpoint go with the job; of one that is terminated, Java removes it."""
     root = Path(__file__).parent
     code = ALONE.format(path=[str(root), str(root.parent)])
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    told = ["seen True", "Java below False", "FunctionError Traceback (most recent call last):", "Java below False"]
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert ran.returncode == -signal.SIGTERM, ran.stderr[-3000:]
+    told = ["FunctionError Traceback (most recent call last):", "Java below False []", "seen True"]
     assert ran.stdout.splitlines() == told
+    end = time.monotonic() + 30
+    while left := [path.name for path in tmp_path.iterdir() if path.name.startswith("dspkit-")]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
 
 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

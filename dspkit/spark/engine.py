@@ -42,6 +42,7 @@ class JarEngine:
         self._number = next(_numbers)
         self._jvm = spark.sparkContext._jvm.dspkit
         self._jvm.Rescale.install(spark._jsparkSession)
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", "dspkit.Checkpoints")
         self._query: Any = None
         self._job: Any = None
 

@@ -104,6 +104,7 @@ class SparkJob:
         spark: Any,
     ) -> None:
         deployment = self.topology.check(deployment or Deployment(self.topology.uniform()))
+        temporary = checkpoint is None
         if checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="dspkit-")
             self._owned.append(lambda: shutil.rmtree(checkpoint, ignore_errors=True))
@@ -117,6 +118,8 @@ class SparkJob:
         base = spark or session.start(self.master, self.mode, settings, with_jar=self.engine == "jar")
         session.join(started=running is None and spark is None)
         self._owned.append(lambda: session.leave(base))
+        if temporary:
+            session.remove_at_end(base, self._checkpoint.folder)
         self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
         self._deployment = self._check(deployment)
         self._workers.come(self._deployment.workers)

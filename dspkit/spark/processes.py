@@ -21,13 +21,14 @@ class Process:
 
     pid: int
     parent: int
+    resident_bytes: int
     command: str
 
 
 def running() -> list[Process]:
-    listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
-    rows = (line.split(None, 2) for line in listed.stdout.splitlines())
-    return [Process(int(row[0]), int(row[1]), row[2] if len(row) > 2 else "") for row in rows]
+    listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,rss=,args="], capture_output=True, text=True, check=True)
+    rows = (line.split(None, 3) for line in listed.stdout.splitlines())
+    return [Process(int(row[0]), int(row[1]), 1024 * int(row[2]), row[3] if len(row) > 3 else "") for row in rows]
 
 
 def below(pids: Iterable[int]) -> list[Process]:

@@ -22,6 +22,9 @@ _CORE = {  # fixed once a SparkContext has started
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
     "spark.driver.memory": "2g",
+    # Planning an epoch is much code that runs a few times: compiled at once, and not a second time for more speed.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",  # TCP's buffers would hide back-pressure
     "spark.shuffle.streaming.networkBufferSize": "4096",
@@ -129,6 +132,12 @@ def retire(spark: Any, executors: Iterable[str]) -> None:
     why = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("its worker leaves", jvm.scala.Option.empty())
     for executor in executors:  # "triggered by the executor": so it is not told to end by itself
         context.schedulerBackend().decommissionExecutor(executor, why, False, True)
+
+
+def remove_at_end(spark: Any, folder: Path) -> None:
+    """Let Java remove this folder when it ends: it outlives a Python that is terminated or killed, by a moment."""
+    jvm = spark.sparkContext._jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
 
 
 def warm(spark: Any) -> None:
