@@ -60,6 +60,13 @@ def count(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
     yield from ()
 
 
+def digits_counted(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
+    for batch in batches:
+        for key, n in Counter(batch.column("digit").to_pylist()).items():
+            known[key] = known.get(key, 0) + n
+    yield from ()
+
+
 def words(batches: Iterator[Any]) -> Iterator[Any]:
     """Two words a record: its number modulo 7 and modulo 5."""
     for batch in batches:

@@ -104,6 +104,7 @@ def _kill_one(what: str, job: SparkJob) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_killed_executors_and_workers_are_replaced_and_every_record_counts_once(
     cluster: SparkCluster, spark: Any, tmp_path: Path
 ) -> None:

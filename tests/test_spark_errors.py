@@ -16,7 +16,17 @@ import pytest
 import live
 from dspkit import Deployment, Topology, workload
 from dspkit.errors import DeploymentError, DspkitError, KnobError, TopologyError, WorkloadError
-from dspkit.spark import CheckpointError, FunctionError, SchemaError, SparkJob, TraceSource, arrow, keyed
+from dspkit.spark import (
+    CheckpointError,
+    FunctionError,
+    SchemaError,
+    SparkJob,
+    TraceSource,
+    arrow,
+    dataframe,
+    keyed,
+    sql,
+)
 from dspkit.spark.errors import QueryError, readable
 from dspkit.spark.functions import as_schema, same
 
@@ -102,6 +112,41 @@ def test_a_function_that_gives_other_columns_than_it_said_is_told_so() -> None:
         SparkJob(CHAIN, functions, LOAD, spark=live.spark("realtime")) as job,
     ):
         job.observe()
+
+
+QUERIES = [
+    (sql("SELECT typo FROM input", "typo int64"), SchemaError, "query of 'work'.*typo"),
+    (sql("SELECT count(*) AS id FROM input", "id int64"), SchemaError, "the step Aggregate.*one record at a time"),
+    (sql("SELECT id FROM input", "id string"), SchemaError, "gives struct<id:bigint>; expected .*id string"),
+    (
+        sql("SELECT IF(id < 0, id, raise_error('mine')) AS id FROM input", "id int64"),
+        FunctionError,
+        "mine(.|\n)*operator 'work'",
+    ),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("query", "error", "words"), QUERIES, ids=["column", "group", "type", "raised"])
+def test_a_query_that_cannot_be_run_is_one_readable_error(query: Any, error: Any, words: str) -> None:
+    functions = _functions(work=query, count=arrow(live.swallow))
+    with (
+        pytest.raises(error, match=words),
+        SparkJob(CHAIN, functions, LOAD, spark=live.spark("realtime"), window_s=20.0) as job,
+    ):
+        job.observe()
+
+
+def test_queries_that_do_not_fit_the_graph_are_refused_before_spark_starts() -> None:
+    with pytest.raises(TopologyError, match="source 'read'"):
+        SparkJob(CHAIN, _functions(read=sql("SELECT * FROM input", live.RECORD)), LOAD)
+    for wrong in ("", 7):
+        with pytest.raises(SchemaError, match="SELECT"):
+            sql(wrong, "id int64")  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match="no schema"):
+        sql("SELECT * FROM input", None)
+    with pytest.raises(SchemaError, match="function of a DataFrame"):
+        dataframe("SELECT", "id int64")  # type: ignore[arg-type]
 
 
 @pytest.mark.spark

@@ -21,7 +21,7 @@ from .checkpoint import Checkpoint
 from .cluster import SparkCluster
 from .collector import Collector
 from .engine import JarEngine, Line
-from .errors import QueryError
+from .errors import QueryError, SessionError
 from .flow import Flow
 from .functions import Function
 from .meter import EVERY_S
@@ -129,7 +129,8 @@ class SparkJob:
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)
-        plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records)
+        queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
+        plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records, queries)
         self._read, zero = self._read_so_far(), self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
@@ -155,6 +156,12 @@ class SparkJob:
             log.warning("micro-batches without dspkit's jar, instead of real-time mode: %s", why)
             self.mode = "microbatch"
         self.engine = "jar" if why is None else "plain"
+        if why is not None and any(function.query for function in self._functions.values()):
+            raise SessionError(
+                f"an operator that is a query, without dspkit's jar: {why}",
+                expected="the jar, which runs it",
+                fix="use arrow() or frame() instead, or the default engine",
+            )
 
     def _let_begin(self) -> int:
         """Start new logs once the workers are there, so that nothing waits for them; when that is."""
