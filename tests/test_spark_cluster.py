@@ -104,6 +104,17 @@ def _kill_one(what: str, job: SparkJob) -> None:
 
 
 @pytest.mark.spark
+def test_a_master_given_by_its_address_tells_its_slots_and_its_machines_load(cluster: SparkCluster, spark: Any) -> None:
+    """As a company's cluster would: whatever workers there are, none of them a knob."""
+    with live.job(500, 50, master=cluster.url, spark=spark) as job:
+        assert job.knobs == {"parallelism"}
+        _until(lambda: 0 < job.observe().nodes.get("127.0.0.1", 0) <= 1)
+        with pytest.raises(DeploymentError, match=f"at most the {len(cluster.workers) * CORES} that"):
+            job.deploy(job.deployment.scaled({"work": 40}))
+        assert job.observe().deployment.workers is None
+
+
+@pytest.mark.spark
 @pytest.mark.slow
 def test_killed_executors_and_workers_are_replaced_and_every_record_counts_once(
     cluster: SparkCluster, spark: Any, tmp_path: Path

@@ -1,4 +1,4 @@
-"""How busy this machine's cores are, from the kernel's own counts; nothing where it keeps none."""
+"""How busy nodes are, as the kernel counts, or as executors say of their machines; nothing where nobody counts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,13 @@ def parts(cpu_s: Mapping[str, float]) -> Reading:
     return time.monotonic() * (os.cpu_count() or 1), cpu_s
 
 
+def others(busy_s: Mapping[str, float]) -> Reading:
+    """Whole machines elsewhere, from seconds of full load of each."""
+    return time.monotonic(), busy_s
+
+
 def shares(before: Reading, after: Reading) -> dict[str, float]:
-    """The share of this machine's cores that each node's work took between two readings."""
+    """The share of its machine's cores that each node's work took between two readings."""
     whole = after[0] - before[0]
     return (
         {name: min(1.0, max(0.0, (spent - before[1].get(name, 0.0)) / whole)) for name, spent in after[1].items()}

@@ -134,6 +134,13 @@ def retire(spark: Any, executors: Iterable[str]) -> None:
         context.schedulerBackend().decommissionExecutor(executor, why, False, True)
 
 
+def machines(spark: Any) -> dict[str, float]:
+    """Seconds of full load of each machine with executors, as our plugin counts them; nothing without our jar."""
+    if without_jar() is not None:
+        return {}
+    return {str(host): float(seconds) for host, seconds in spark.sparkContext._jvm.dspkit.Plugin.busy().items()}
+
+
 def remove_at_end(spark: Any, folder: Path) -> None:
     """Let Java remove this folder when it ends: it outlives a Python that is terminated or killed, by a moment."""
     jvm = spark.sparkContext._jvm

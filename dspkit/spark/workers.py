@@ -74,7 +74,9 @@ class Workers:
             self._leaving = ()
 
     def reading(self) -> nodes.Reading:
-        """Processor time so far, node by node, for `nodes.shares`: machines that are not this one are not known."""
+        """Processor time so far, node by node, for `nodes.shares`."""
         if self._cluster is not None:
             return nodes.parts(self._cluster.cpu_s())
-        return nodes.machine() if self._spark.sparkContext.master.startswith("local") else (0.0, {})
+        if self._spark.sparkContext.master.startswith("local"):
+            return nodes.machine()
+        return nodes.others(session.machines(self._spark))
