@@ -37,7 +37,7 @@ public final class Job implements Allowance {
   private volatile boolean paused;
   private volatile long startMicros;
   private volatile int frameRecords = 64;
-  private final AtomicLong credit = new AtomicLong(Long.MAX_VALUE / 2);
+  private final AtomicLong credit = new AtomicLong(2000); // until flow.py has spoken
 
   private Job(int id, String folder, int[] wanted) {
     this.id = id;
