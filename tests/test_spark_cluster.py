@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import re
@@ -178,12 +179,10 @@ def test_it_listens_on_the_loopback_address_only_and_to_who_knows_its_secret(clu
 
 @pytest.mark.spark
 def test_a_job_for_another_cluster_is_told_what_runs_here(cluster: SparkCluster, spark: Any) -> None:
-    class Other(SparkCluster):
-        def __init__(self) -> None:
-            self.url, self._workers = "spark://127.0.0.1:1", {}
-
+    other = copy.copy(cluster)
+    other.url = "spark://127.0.0.1:1"
     with pytest.raises(SessionError, match=re.escape(cluster.url)):
-        _job(Other(), spark)
+        _job(other, spark)
 
 
 ALONE = """
