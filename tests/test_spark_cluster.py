@@ -37,7 +37,7 @@ def cluster() -> Iterator[SparkCluster]:
 @pytest.fixture
 def spark(cluster: SparkCluster) -> Any:
     """The one Spark on it, in real-time mode; it ends with the cluster."""
-    return session.running() or session.start(cluster.url, "realtime", cluster.settings())
+    return session.running() or cluster.start("realtime")
 
 
 def _job(cluster: SparkCluster, spark: Any, *load: float, **more: Any) -> SparkJob:
@@ -143,7 +143,7 @@ def test_each_once_through_fifty_rescales_and_five_losses_with_workers_that_come
     kinds = ("dspkit.spark.daemon", "--executor-id", "dspkit.spark.daemon", "deploy.worker.Worker", "--executor-id")
     kills = dict(zip(sorted(chance.sample(range(1, 50), 5)), kinds, strict=True))
     with SparkCluster.local(2, CORES, memory="512m") as cluster:
-        base = session.start(cluster.url, mode, cluster.settings())
+        base = cluster.start(mode)
         for part in range(2):
             with _job(cluster, base, 1500, 20, mode=mode, checkpoint=tmp_path, epoch_s=1.0) as job:
                 for turn in range(25 * part, 25 * part + 25):
@@ -173,7 +173,8 @@ def test_it_listens_on_the_loopback_address_only_and_to_who_knows_its_secret(clu
     heard = {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
     assert heard
     assert heard <= {"0100007F", "0000000000000000FFFF00000100007F"}
-    secret = cluster.settings()["spark.authenticate.secret"]
+    secret = cluster._secret
+    assert secret not in os.environ.values()
     assert not any(secret in p.command for p in processes.running())
 
 

@@ -17,9 +17,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import KnobError
 from . import jar, processes, session
@@ -36,6 +37,7 @@ _READY = {_MASTER: r"Starting Spark master at (spark://\S+)", _WORKER: r"Success
 _JAVA = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _OPENS = ("java.nio", "sun.nio.ch", "java.lang", "java.lang.invoke", "java.util")  # of java.base, for Spark's network
 _DAEMONS = {
+    "spark.authenticate": "true",
     "spark.master.rest.enabled": "false",
     "spark.port.maxRetries": "0",  # the port that was asked for, or an error
 }
@@ -57,7 +59,7 @@ class SparkCluster:
     def __init__(self, cores: int, memory: str, port: int):
         self.cores, self.memory = cores, memory
         self.url = ""
-        self._secret = {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(16)}
+        self._secret = secrets.token_hex(16)
         self._lock = threading.RLock()
         self._workers: dict[str, _Daemon] = {}
         self._count = 0  # of all workers that ever were: names are not used twice
@@ -67,9 +69,9 @@ class SparkCluster:
         self._java += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS]
         atexit.register(self.close)
         try:
-            conf = self._folder / "spark.conf"
-            with os.fdopen(os.open(conf, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.writelines(f"{name} {value}\n" for name, value in (self._secret | _DAEMONS).items())
+            with os.fdopen(os.open(self._folder / "spark.conf", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                conf = _DAEMONS | {"spark.authenticate.secret": self._secret}
+                file.writelines(f"{name} {value}\n" for name, value in conf.items())
             self._master = self._start("master", _MASTER, ["--port", str(port)])
             self.url = self._ready(self._master, _MASTER)
         except BaseException:
@@ -155,10 +157,17 @@ class SparkCluster:
         spent = processes.cpu_s(set(at))
         return {name: spent[pid] for pid, name in at.items() if pid in spent}
 
-    def settings(self) -> dict[str, str]:
-        """What a Spark application must be started with to run here."""
-        here = {"spark.driver.host": _HOST, "spark.driver.bindAddress": _HOST}
-        return self._secret | here | {"spark.executor.memory": self.memory}
+    def start(self, mode: str, settings: Mapping[str, str] | None = None, *, with_jar: bool = True) -> Any:
+        """The SparkSession of this process, on this cluster, for jobs in `mode`; jobs start one by themselves."""
+        here = {
+            "spark.driver.host": _HOST,
+            "spark.driver.bindAddress": _HOST,
+            "spark.executor.memory": self.memory,
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": "in the environment",  # others may read a command line
+        }
+        own = {"_SPARK_AUTH_SECRET": self._secret}
+        return session.start(self.url, mode, here | dict(settings or {}), with_jar=with_jar, environment=own)
 
     def close(self) -> None:
         """End all of it, and the Spark of this process if it runs here."""

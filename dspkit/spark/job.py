@@ -44,10 +44,9 @@ _WARM_S = 10.0  # at most, until the first epoch's workers are there
 class SparkJob:
     """Run `topology` on Spark: `functions` say what its operators do, `sources` what they read.
 
-    `master="local[64]"` has 64 slots on this machine; the workers of a `SparkCluster` are a second knob of the job. In
-    `mode="realtime"` operators work at the same time, as in Flink; in "microbatch" they take turns. `checkpoint` is a
-    folder to start again from; without one the job leaves nothing behind. An epoch ends after `epoch_s`, or when the
-    job is rescaled. `engine="plain"` does without our jar.
+    `master="local[64]"` has 64 slots on this machine; a `SparkCluster`'s workers are a second knob of the job. In
+    `mode="realtime"` operators work at the same time, in "microbatch" they take turns. `checkpoint` is a folder to start
+    again from; without one nothing stays. An epoch ends after `epoch_s`, or by a rescale. `engine="plain"`: no jar.
     """
 
     def __init__(
@@ -104,8 +103,7 @@ class SparkJob:
         spark: Any,
     ) -> None:
         deployment = self.topology.check(deployment or Deployment(self.topology.uniform()))
-        temporary = checkpoint is None
-        if checkpoint is None:
+        if temporary := checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="dspkit-")
             self._owned.append(lambda: shutil.rmtree(checkpoint, ignore_errors=True))
         self._checkpoint = Checkpoint(checkpoint)
@@ -113,14 +111,14 @@ class SparkJob:
         self._owned.append(self._checkpoint.release)
         running = session.running()
         self._choose()
-        if self._cluster:
-            settings = self._cluster.settings() | settings
-        base = spark or session.start(self.master, self.mode, settings, with_jar=self.engine == "jar")
+        start = self._cluster.start if self._cluster else partial(session.start, self.master)
+        base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
         session.join(started=running is None and spark is None)
         self._owned.append(lambda: session.leave(base))
         if temporary:
             session.remove_at_end(base, self._checkpoint.folder)
         self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
+        self._workers.wait_at_first(self._needs(deployment))
         self._deployment = self._check(deployment)
         self._workers.come(self._deployment.workers)
         told = line.identity(self.topology, self._functions, self._sources)
@@ -263,13 +261,16 @@ class SparkJob:
         return LAWS[self.mode]
 
     def _engine(self, spark: Any, plan: Line) -> Engine:
-        k = self._deployment.parallelism.values()
-        self._workers.wait(sum(k) if self.law == "pipeline" else 1)
+        self._workers.wait(self._needs(self._deployment))
         if self.engine == "jar":
             return JarEngine(session.copy(spark), plan, self.mode)
         from .plain import PlainEngine
 
         return PlainEngine(session.copy(spark), plan)
+
+    def _needs(self, deployment: Deployment) -> int:
+        """Slots without which nothing runs."""
+        return deployment.instances if self.law == "pipeline" else 1
 
     def _k(self) -> list[int]:
         return [self._deployment.parallelism[name] for name in self._names]

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,18 @@ def without_jar() -> str | None:
     return jar.unusable()
 
 
-def start(master: str, mode: str, settings: dict[str, str] | None = None, *, with_jar: bool = True) -> Any:
-    """The SparkSession for a job in `mode`: the one that runs, if it fits, else a new one."""
+def start(
+    master: str,
+    mode: str,
+    settings: dict[str, str] | None = None,
+    *,
+    with_jar: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Any:
+    """The SparkSession for a job in `mode`: the one that runs, if it fits, else a new one.
+
+    `environment` is for its Java alone.
+    """
     if (found := running()) is not None:
         return _fitting(found, mode) if with_jar else found
     ensure_java()
@@ -83,6 +93,8 @@ def start(master: str, mode: str, settings: dict[str, str] | None = None, *, wit
     for name, value in (conf | (settings or {})).items():
         builder = builder.config(name, value)
     with _Quiet():
+        kept = dict(os.environ)
+        os.environ.update(environment or {})
         try:
             spark = builder.getOrCreate()
         except Exception as error:
@@ -91,6 +103,10 @@ def start(master: str, mode: str, settings: dict[str, str] | None = None, *, wit
                 expected="a master that answers",
                 fix="check the address, and what Spark said above",
             ) from error
+        finally:
+            for name in environment or {}:
+                os.environ.pop(name)
+            os.environ.update({name: kept[name] for name in environment or {} if name in kept})
     return spark
 
 

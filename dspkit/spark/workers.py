@@ -37,6 +37,11 @@ class Workers:
             return session.slots(self._spark)
         return workers * self._cluster.cores
 
+    def wait_at_first(self, slots: int) -> None:
+        """Give the executors of a Spark that has just started time to come; what is missing then is said later."""
+        if self._cluster is None and not self._spark.sparkContext.master.startswith("local"):
+            until(lambda: session.slots(self._spark) >= slots, _COME_S)
+
     def wait(self, slots: int) -> None:
         """Until so many tasks can run: executors that were killed come again, and new ones take some seconds."""
         if not until(lambda: session.slots(self._spark) >= slots, _COME_S):

@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
@@ -87,7 +88,7 @@ public final class Plugin implements SparkPlugin {
         HashMap<Integer, Long> wishes = Lease.wishes();
         if (!wishes.isEmpty()) Lease.hear(wishes, (Map<Integer, long[]>) context.ask(wishes));
         double load = turn % LOOK == 0 ? load() : -1;
-        if (load >= 0) context.send(new Object[] {context.hostname(), load});
+        if (load >= 0) context.send(new Object[] {SparkEnv.get().blockManager().blockManagerId().host(), load});
       } catch (InterruptedException end) {
         return;
       } catch (Exception error) {
