@@ -38,9 +38,15 @@ def _home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Live jobs in micro-batches come last, and those without our jar at the end: Java then starts three times only."""
-    kinds = ("microbatch", "plain")
-    items.sort(key=lambda item: next((i for i, kind in enumerate(kinds, 1) if f"{kind}]" in item.name), 0))
+    """Live jobs of one kind come together, so that Java starts once for each: clusters have Sparks of their own."""
+    kinds = ("microbatch]", "plain]")
+
+    def kind(item: pytest.Item) -> int:
+        if item.path.name == "test_spark_cluster.py":
+            return len(kinds) + 1
+        return next((i for i, end in enumerate(kinds, 1) if end in item.name), 0)
+
+    items.sort(key=kind)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -60,6 +60,13 @@ def count(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
     yield from ()
 
 
+def digits_counted(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
+    for batch in batches:
+        for key, n in Counter(batch.column("digit").to_pylist()).items():
+            known[key] = known.get(key, 0) + n
+    yield from ()
+
+
 def words(batches: Iterator[Any]) -> Iterator[Any]:
     """Two words a record: its number modulo 7 and modulo 5."""
     for batch in batches:
@@ -114,7 +121,8 @@ def job(rate: float = 2000.0, micros: float = 100.0, *, mode: str = "realtime", 
     """read -> work -> count: an operator of known service time, then one that counts each record."""
     functions = {"work": arrow(Work(micros), RECORD), "count": keyed(count, key="id", state="int64")}
     load = more.pop("load", None) or Constant(rate)
-    settings = {"window_s": 1.0, "epoch_s": 3.0, "most_records": 5000, "spark": spark(mode)} | more
+    settings = {"window_s": 1.0, "epoch_s": 3.0, "most_records": 5000} | more
+    settings["spark"] = more.get("spark") or spark(mode)
     if mode == "plain":
         mode, settings = "microbatch", settings | {"engine": "plain"}
     return SparkJob(Topology.chain("read", "work", "count"), functions, load, mode=mode, **settings)

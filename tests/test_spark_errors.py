@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,17 @@ import pytest
 import live
 from dspkit import Deployment, Topology, workload
 from dspkit.errors import DeploymentError, DspkitError, KnobError, TopologyError, WorkloadError
-from dspkit.spark import CheckpointError, FunctionError, SchemaError, SparkJob, TraceSource, arrow, keyed
+from dspkit.spark import (
+    CheckpointError,
+    FunctionError,
+    SchemaError,
+    SparkJob,
+    TraceSource,
+    arrow,
+    dataframe,
+    keyed,
+    sql,
+)
 from dspkit.spark.errors import QueryError, readable
 from dspkit.spark.functions import as_schema, same
 
@@ -102,6 +114,41 @@ def test_a_function_that_gives_other_columns_than_it_said_is_told_so() -> None:
         job.observe()
 
 
+QUERIES = [
+    (sql("SELECT typo FROM input", "typo int64"), SchemaError, "query of 'work'.*typo"),
+    (sql("SELECT count(*) AS id FROM input", "id int64"), SchemaError, "the step Aggregate.*one record at a time"),
+    (sql("SELECT id FROM input", "id string"), SchemaError, "gives struct<id:bigint>; expected .*id string"),
+    (
+        sql("SELECT IF(id < 0, id, raise_error('mine')) AS id FROM input", "id int64"),
+        FunctionError,
+        "mine(.|\n)*operator 'work'",
+    ),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("query", "error", "words"), QUERIES, ids=["column", "group", "type", "raised"])
+def test_a_query_that_cannot_be_run_is_one_readable_error(query: Any, error: Any, words: str) -> None:
+    functions = _functions(work=query, count=arrow(live.swallow))
+    with (
+        pytest.raises(error, match=words),
+        SparkJob(CHAIN, functions, LOAD, spark=live.spark("realtime"), window_s=20.0) as job,
+    ):
+        job.observe()
+
+
+def test_queries_that_do_not_fit_the_graph_are_refused_before_spark_starts() -> None:
+    with pytest.raises(TopologyError, match="source 'read'"):
+        SparkJob(CHAIN, _functions(read=sql("SELECT * FROM input", live.RECORD)), LOAD)
+    for wrong in ("", 7):
+        with pytest.raises(SchemaError, match="SELECT"):
+            sql(wrong, "id int64")  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match="no schema"):
+        sql("SELECT * FROM input", None)
+    with pytest.raises(SchemaError, match="function of a DataFrame"):
+        dataframe("SELECT", "id int64")  # type: ignore[arg-type]
+
+
 @pytest.mark.spark
 def test_a_checkpoint_belongs_to_one_job_and_one_at_a_time(tmp_path: Path) -> None:
     with (
@@ -140,31 +187,40 @@ def test_a_second_kind_of_spark_in_one_process_is_refused() -> None:
 
 
 ALONE = """
-import os, subprocess, sys
+import os, signal, subprocess, sys
 sys.path[:0] = {path!r}
 import live
 from dspkit import Topology, workload
 from dspkit.spark import SparkJob, arrow
 from dspkit.errors import DspkitError
-for function in (live.swallow, live.broken):
+for function in (live.broken, live.swallow):
     try:
         with SparkJob(Topology.chain("read", "end"), {{"end": arrow(function)}}, workload.Constant(100)) as job:
-            print("seen", job.observe().throughput > 0)
+            print("seen", job.observe().throughput > 0, flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
     except DspkitError as error:
         print(type(error).__name__, str(error).splitlines()[0])
     below = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
-    print("Java below", "java" in below)
+    print("Java below", "java" in below, [name for name in os.listdir(os.environ["TMPDIR"]) if "dspkit-" in name])
 """
 
 
 @pytest.mark.spark
-def test_a_job_of_its_own_starts_spark_and_takes_it_along_whether_it_fails_or_not() -> None:
+def test_a_job_of_its_own_leaves_nothing_whether_it_fails_or_is_terminated(tmp_path: Path) -> None:
+    """Spark and the temporary checkpoint go with the job; of one that is terminated, Java removes it."""
     root = Path(__file__).parent
     code = ALONE.format(path=[str(root), str(root.parent)])
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    told = ["seen True", "Java below False", "FunctionError Traceback (most recent call last):", "Java below False"]
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert ran.returncode == -signal.SIGTERM, ran.stderr[-3000:]
+    told = ["FunctionError Traceback (most recent call last):", "Java below False []", "seen True"]
     assert ran.stdout.splitlines() == told
+    end = time.monotonic() + 30
+    while left := [path.name for path in tmp_path.iterdir() if path.name.startswith("dspkit-")]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
 
 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from dspkit.spark import SparkJob
 from dspkit.spark.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
-MODES = ("realtime", "microbatch", "plain")
+MODES = ("realtime", "microbatch", pytest.param("plain", marks=pytest.mark.slow))
 
 
 def _workers() -> list[int]:
@@ -81,6 +81,7 @@ def test_nothing_is_lost_or_repeated_through_rescales_restarts_and_killed_worker
     assert live.each_once(tmp_path) > first
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_in_the_other_mode(tmp_path: Path) -> None:
     seen = 0
     for mode, k in (("realtime", 3), ("microbatch", 2), ("realtime", 5)):

@@ -13,7 +13,7 @@ import pytest
 import live
 from dspkit import Deployment, Operator, Topology, mape, policies, workload
 from dspkit.apps import demo, word_count
-from dspkit.spark import SparkJob, TraceSource, arrow, frame, keyed
+from dspkit.spark import SparkJob, TraceSource, arrow, dataframe, frame, keyed, sql
 from dspkit.spark.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
@@ -93,6 +93,31 @@ def test_an_operator_that_sends_two_for_one_says_so_and_throughput_counts_source
     assert snapshot.selectivity(("words", "count")) == pytest.approx(2)
     assert snapshot.throughput == pytest.approx(1000, rel=0.1)
     assert snapshot.operators["count"].processing_rate == pytest.approx(2000, rel=0.1)
+
+
+@pytest.mark.parametrize("mode", ["realtime", "microbatch"])
+def test_operators_may_be_sql_and_dataframe_expressions(mode: str, tmp_path: Any) -> None:
+    """Some records dropped, each of the others exploded into two, then computed with: against plain arithmetic."""
+    topology = Topology.chain("read", "pairs", "last", "count")
+    functions = {
+        "pairs": sql("SELECT explode(array(id, id + 1)) AS n FROM input WHERE id % 3 <> 0", "n int64"),
+        "last": dataframe(lambda df: df.selectExpr("n % 10 AS digit"), "digit int64"),
+        "count": keyed(live.digits_counted, key="digit", state="int64"),
+    }
+    k = Deployment({"read": 1, "pairs": 2, "last": 1, "count": 2})
+    settings: Any = dict(spark=live.spark(mode), mode=mode, window_s=1.0, epoch_s=2.0, checkpoint=tmp_path)
+    with SparkJob(topology, functions, workload.Constant(900), deployment=k, **settings) as job:
+        seen = next(s for s in iter(job.observe, None) if s.throughput)
+        job.deploy(job.deployment.scaled({"last": 2, "count": 3}))
+        assert any(job.observe().throughput for _ in range(60))
+    assert seen.selectivity(("pairs", "last")) == pytest.approx(4 / 3, rel=0.02)
+    assert seen.operators["pairs"].true_rate
+    kept = Checkpoint(tmp_path)
+    read = kept.offsets()[0]
+    ids = np.concatenate([np.arange(upto) * len(read) + p for p, upto in enumerate(read)])
+    made = np.concatenate([ids[ids % 3 != 0], ids[ids % 3 != 0] + 1]) % 10
+    found = dict(zip(*kept.state("count").to_pydict().values(), strict=True))
+    assert found == {d: n for d, n in enumerate(np.bincount(made).tolist()) if n}
 
 
 def test_each_operator_runs_as_many_tasks_as_it_has_instances() -> None:

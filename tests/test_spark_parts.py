@@ -200,7 +200,11 @@ def _readings(**operators: dict[str, float]) -> Totals:
 def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     inputs = {0: (), 1: (0,), 2: (1,)}
     nothing = _readings()
-    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] > 1e15  # nothing is known: nothing is held back
+    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] == 2000  # a first few, to measure by
+    waits = _readings(o0={"done": 300, "busy": 0.1, "edge 1": 300}, o1={"busy": 0.2})
+    assert allowance(nothing, waits, [1, 1, 1], inputs)[0] == 0  # the first are at work, and nobody knows how long
+    drops = _readings(o0={"done": 300, "busy": 0.1})
+    assert allowance(nothing, drops, [1, 1, 1], inputs)[0] > 1e15  # nobody but the source has anything to do
     # 1 does 1000 a second and sends two for one, of which 2 does 500 a second with each of its 3 instances: the sources
     # may take 750 a second, for the time between two words and what may wait.
     steady = _readings(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import query
 from .frames import WIRE
 from .source import TraceSource
 from .task import Stage
@@ -32,6 +33,7 @@ class Line:
     committed: Callable[[], int]  # its newest epoch that is done
     epoch_s: float
     most_records: int  # in a micro-batch
+    queries: Mapping[int, Any] = field(default_factory=dict)  # of operators that are expressions, by their number
 
 
 class JarEngine:
@@ -42,6 +44,7 @@ class JarEngine:
         self._number = next(_numbers)
         self._jvm = spark.sparkContext._jvm.dspkit
         self._jvm.Rescale.install(spark._jsparkSession)
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", "dspkit.Checkpoints")
         self._query: Any = None
         self._job: Any = None
 
@@ -67,8 +70,18 @@ class JarEngine:
             frames = part if frames is None else frames.unionAll(part)
         for stage in self._line.stages[len(heads) :]:
             place = _FIRST + _STRIDE * self._number + stage.index
-            frames = frames.repartitionById(place, F.col("_p")).mapInArrow(stage.run, WIRE)
+            frames = frames.repartitionById(place, F.col("_p"))
+            if stage.index in self._line.queries:
+                frames = frames.withColumn("_frame", F.expr(self._query_of(stage)))
+            frames = frames.mapInArrow(stage.run, WIRE)
         return frames
+
+    def _query_of(self, stage: Stage) -> str:
+        """What an operator's query makes of its own frames; those that only come by stay as they are."""
+        name, came = f"dspkit_query_{stage.index}", next(iter(stage.inputs.values()))[1]
+        assert stage.function.schema is not None
+        query.register(self._spark, name, stage.name, self._line.queries[stage.index], came, stage.function.schema)
+        return f"if(_to = {stage.index}, {name}(_frame), _frame)"
 
     def _log(self, stage: Stage) -> Any:
         source = self._line.sources[stage.name]
@@ -83,6 +96,10 @@ class JarEngine:
         for name, value in options.items():
             reader = reader.option(name, str(value))
         return reader.load()
+
+    def want(self, k: Sequence[int]) -> None:
+        """Run `k` from the next epoch on, whenever that begins."""
+        self._job.want(_text(k))
 
     def rescale(self, k: Sequence[int], wait_s: float, *, pause: bool = False) -> bool:
         """End the epoch and run the next with `k`; whether that was seen to begin within `wait_s`."""

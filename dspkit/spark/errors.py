@@ -33,6 +33,10 @@ class SessionError(BackendError):
     """Spark does not start, or runs already with settings that this job cannot work with."""
 
 
+class ClusterError(BackendError):
+    """A master or a worker of ours does not start, or a worker does not come."""
+
+
 def readable(error: Exception | None, failed: tuple[str, str] | None = None) -> BackendError:
     """What ended a query, as one error: the user's own if it was the user's function, else what Spark says.
 

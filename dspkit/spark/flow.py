@@ -29,6 +29,7 @@ TARGET_S = 0.5
 HEADROOM = 1.1  # rates are measured: never hold a job back for a reading that is a little low
 _MEMORY = 10  # readings over which rates are taken
 _LEAST = 64  # records: enough to measure by
+_FIRST = 2000  # records, as in Job.java
 _UNLIMITED = 1 << 60
 _FRAME_S = 0.02  # of work for the slowest instance
 _FRAME = 256  # records at most
@@ -50,8 +51,11 @@ def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[i
         slowest = min(slowest, able / k[i] * taken / came)
         sent = sum(after.epoch.get(u, Counter())[f"edge {i}"] for u in senders)
         longest = max(longest, (sent - after.epoch.get(i, Counter())["done"]) / able)
-    if capacity == float("inf"):
-        return _UNLIMITED, _LEAST
+    if capacity == float("inf"):  # nobody has done anything yet: what was sent first shall tell how long it takes
+        own = {i: after.epoch.get(i, Counter()) for i in range(len(k)) if not inputs[i]}
+        sent = any(own[u][f"edge {i}"] for i, senders in inputs.items() for u in senders if u in own)
+        dropped = any(counts["done"] for counts in own.values())
+        return (0 if sent else _UNLIMITED if dropped else _FIRST), _LEAST
     least = _LEAST if longest < 2 * TARGET_S else 0
     credit = max(least, int(HEADROOM * capacity * (EVERY_S + TARGET_S - longest)))
     return credit, max(1, min(_FRAME, int(slowest * _FRAME_S)))

@@ -56,6 +56,12 @@ class Records:
     batch: pa.RecordBatch
     event: Array
     read: Array
+    came: int | None = None  # of how many records they were made already; None: of as many
+
+    @property
+    def rows(self) -> int:
+        """Records that came."""
+        return int(self.batch.num_rows) if self.came is None else self.came
 
     @classmethod
     def unpack(cls, frame: Any, schema: pa.Schema) -> Records:

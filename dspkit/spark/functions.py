@@ -23,12 +23,13 @@ GROUPS = 128  # key groups that state is spread by: no keyed operator runs with 
 
 @dataclass(frozen=True)
 class Function:
-    """One operator's code: make it with `arrow`, `frame` or `keyed`."""
+    """One operator's code: make it with `arrow`, `frame`, `keyed`, `sql` or `dataframe`."""
 
     run: Callable[..., Iterator[Any]]
     schema: pa.Schema | None  # of what it gives; None if nothing goes on from here
     key: str = ""  # the column by which records find the instance that has their state
     value: pa.DataType | None = None  # of what is kept for a key
+    query: Any = None  # what Spark itself makes of the records before `run` has them: SQL, or a function of DataFrames
 
     @property
     def stateful(self) -> bool:
@@ -55,6 +56,30 @@ def keyed(
     epoch, and moves with its keys when the operator is rescaled. A value that Arrow can hold will do.
     """
     return Function(run, as_schema(schema), key, as_type(state))
+
+
+def sql(query: str, schema: Any) -> Function:
+    """An SQL expression over the operator's `input`, which Spark evaluates record by record, without Python.
+
+    As in `sql("SELECT upper(word) AS word FROM input WHERE length(word) > 3", "word string")`. Columns may be computed,
+    chosen and exploded, records dropped; what needs several records at once (groups, joins, order) is refused.
+    """
+    if not isinstance(query, str) or not query.strip():
+        raise SchemaError(f"the query {query!r}", expected="SELECT ... FROM input", fix="write it as text")
+    return Function(same, _declared(schema), query=query)
+
+
+def dataframe(run: Callable[[Any], Any], schema: Any) -> Function:
+    """The same as a function from one Spark DataFrame to another, called once, when the job starts."""
+    if not callable(run):
+        raise SchemaError(f"{run!r}", expected="a function of a DataFrame", fix="as in lambda df: df.select('id')")
+    return Function(same, _declared(schema), query=run)
+
+
+def _declared(schema: Any) -> pa.Schema:
+    if (made := as_schema(schema)) is None:
+        raise SchemaError("no schema", expected="the columns that the query gives", fix="as in 'word string'")
+    return made
 
 
 def same(batches: Iterator[Any]) -> Iterator[Any]:

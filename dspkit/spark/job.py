@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,16 @@ from ..core import Deployment, Snapshot, Topology
 from ..errors import BackendError, KnobError
 from . import line, nodes, session
 from .checkpoint import Checkpoint
+from .cluster import SparkCluster
 from .collector import Collector
 from .engine import JarEngine, Line
-from .errors import QueryError
+from .errors import QueryError, SessionError
 from .flow import Flow
 from .functions import Function
 from .meter import EVERY_S
 from .snapshots import Window, snapshot
 from .supervisor import Engine, Supervisor
+from .workers import Workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,12 +44,10 @@ _WARM_S = 10.0  # at most, until the first epoch's workers are there
 class SparkJob:
     """Run `topology` on Spark: `functions` say what its operators do, `sources` what they read.
 
-    `master="local[64]"` has 64 slots on this machine. In `mode="realtime"` operators work at the same time, as in
-    Flink; in "microbatch" they take turns. `checkpoint` is a folder to start again from; without one the job leaves
-    nothing behind. An epoch ends after `epoch_s`, or when the job is rescaled. `engine="plain"` does without our jar.
+    `master="local[64]"` has 64 slots on this machine; a `SparkCluster`'s workers are a second knob of the job. In
+    `mode="realtime"` operators work at the same time, in "microbatch" they take turns. `checkpoint` is a folder to start
+    again from; without one nothing stays. An epoch ends after `epoch_s`, or by a rescale. `engine="plain"`: no jar.
     """
-
-    knobs = frozenset({"parallelism"})
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class SparkJob:
         functions: Mapping[str, Function],
         sources: Any,
         *,
-        master: str = "local[64]",
+        master: str | SparkCluster = "local[64]",
         mode: str = "realtime",
         deployment: Deployment | None = None,
         checkpoint: str | Path | None = None,
@@ -78,13 +79,16 @@ class SparkJob:
             )
         self.topology, self.mode, self.engine = topology, mode, engine
         self.window_s, self.epoch_s = math.ceil(window_s / EVERY_S - 1e-9) * EVERY_S, float(epoch_s)
+        self._cluster = master if isinstance(master, SparkCluster) else None
+        self.knobs = frozenset({"parallelism"} | ({"workers"} if self._cluster else set()))
+        self.master = self._cluster.url if self._cluster else str(master)
         self._names = line.order(topology)
         self._sources = line.logs(topology, sources)
         self._functions = line.functions(topology, functions, self._sources)
         self._open = False
         self._owned: list[Any] = []  # what close() undoes, last first
         try:
-            self._begin(deployment, checkpoint, master, most_records, restarts, dict(settings or {}), spark)
+            self._begin(deployment, checkpoint, most_records, restarts, dict(settings or {}), spark)
         except BaseException:
             self._undo()
             raise
@@ -93,15 +97,13 @@ class SparkJob:
         self,
         deployment: Deployment | None,
         checkpoint: str | Path | None,
-        master: str,
         most_records: int,
         restarts: int,
         settings: dict[str, str],
         spark: Any,
     ) -> None:
-        self._deployment = deployment or Deployment(self.topology.uniform())
-        self.topology.check(self._deployment)
-        if checkpoint is None:
+        deployment = self.topology.check(deployment or Deployment(self.topology.uniform()))
+        if temporary := checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="dspkit-")
             self._owned.append(lambda: shutil.rmtree(checkpoint, ignore_errors=True))
         self._checkpoint = Checkpoint(checkpoint)
@@ -109,18 +111,24 @@ class SparkJob:
         self._owned.append(self._checkpoint.release)
         running = session.running()
         self._choose()
-        base = spark or session.start(master, self.mode, settings, with_jar=self.engine == "jar")
+        start = self._cluster.start if self._cluster else partial(session.start, self.master)
+        base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
         session.join(started=running is None and spark is None)
         self._owned.append(lambda: session.leave(base))
-        self._slots, self.master = session.slots(base), base.sparkContext.master
-        self._check(self._deployment)
+        if temporary:
+            session.remove_at_end(base, self._checkpoint.folder)
+        self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
+        self._workers.wait_at_first(self._needs(deployment))
+        self._deployment = self._check(deployment)
+        self._workers.come(self._deployment.workers)
         told = line.identity(self.topology, self._functions, self._sources)
         self._checkpoint.identify(told | {"engine": self.engine})
         self._collector = Collector(session.host(base))
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)
-        plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records)
+        queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
+        plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records, queries)
         self._read, zero = self._read_so_far(), self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
@@ -137,7 +145,7 @@ class SparkJob:
         self._open, self._zero = True, zero * 1e-6
         atexit.register(self.close)
         self._began = self._end = _aligned(time.time())
-        self._before, self._cores = self._collector.totals(), nodes.busy()
+        self._before, self._cores = self._collector.totals(), self._workers.reading()
 
     def _choose(self) -> None:
         """The engine with the jar, unless there is something against it."""
@@ -146,6 +154,12 @@ class SparkJob:
             log.warning("micro-batches without dspkit's jar, instead of real-time mode: %s", why)
             self.mode = "microbatch"
         self.engine = "jar" if why is None else "plain"
+        if why is not None and any(function.query for function in self._functions.values()):
+            raise SessionError(
+                f"an operator that is a query, without dspkit's jar: {why}",
+                expected="the jar, which runs it",
+                fix="use arrow() or frame() instead, or the default engine",
+            )
 
     def _let_begin(self) -> int:
         """Start new logs once the workers are there, so that nothing waits for them; when that is."""
@@ -163,7 +177,7 @@ class SparkJob:
     @property
     def deployment(self) -> Deployment:
         """What runs, or will from the next epoch on."""
-        return self._deployment
+        return replace(self._deployment, workers=self._workers.count)
 
     @property
     def restarts(self) -> int:
@@ -177,14 +191,14 @@ class SparkJob:
         while (left := end + _GRACE_S - time.time()) > 0:
             time.sleep(min(left, EVERY_S))
             self._must_run()
-        after, cores = self._collector.totals(), nodes.busy()
+        after, cores = self._collector.totals(), self._workers.reading()
         for name in self.topology.sources:
             self._read[name] |= after.read_to.get(self._names.index(name), {})
         offered = {n: s.offered(end - self._zero) for n, s in self._sources.items()}
         window = Window(
             start=self._end - self._began,
             end=end - self._began,
-            deployment=self._deployment,
+            deployment=self.deployment,
             law=self.law,
             offered={n: offered[n] - self._sources[n].offered(self._end - self._zero) for n in offered},
             lag={n: max(0.0, math.floor(offered[n]) - sum(self._read[n].values())) for n in offered},
@@ -196,16 +210,20 @@ class SparkJob:
         return made
 
     def deploy(self, deployment: Deployment) -> None:
-        """Change the parallelism from the next epoch on, which begins at once; the query goes on."""
+        """Change parallelism and workers from the next epoch on, which begins at once; the query goes on."""
         self._must_be_open()
         self._must_run()
-        self._check(deployment)
-        if deployment == self._deployment:
+        deployment = self._check(deployment)
+        if deployment == self.deployment:
             return
+        self._workers.come(deployment.workers)
         self._deployment = deployment
+        self._supervisor.want(self._k())  # before slots go: an epoch may end by itself
+        self._workers.leave(deployment.workers)
         if not self._supervisor.rescale(self._k(), _RESCALE_S):
             self._must_run()
             log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
+        self._workers.gone()
 
     def state(self, operator: str) -> pa.Table:
         """What a keyed operator knows, key by key, as of the newest epoch that is committed."""
@@ -243,17 +261,26 @@ class SparkJob:
         return LAWS[self.mode]
 
     def _engine(self, spark: Any, plan: Line) -> Engine:
+        self._workers.wait(self._needs(self._deployment))
         if self.engine == "jar":
             return JarEngine(session.copy(spark), plan, self.mode)
         from .plain import PlainEngine
 
         return PlainEngine(session.copy(spark), plan)
 
+    def _needs(self, deployment: Deployment) -> int:
+        """Slots without which nothing runs."""
+        return deployment.instances if self.law == "pipeline" else 1
+
     def _k(self) -> list[int]:
         return [self._deployment.parallelism[name] for name in self._names]
 
-    def _check(self, deployment: Deployment) -> None:
-        line.check(self.topology, self._functions, self._sources, deployment, self._slots, self.law)
+    def _check(self, deployment: Deployment) -> Deployment:
+        """`deployment` as it would run, if it can: where it does not say how many workers, they stay as they are."""
+        if self._cluster and isinstance(deployment, Deployment) and deployment.workers is None:
+            deployment = replace(deployment, workers=self._workers.count)
+        slots = self._workers.slots(getattr(deployment, "workers", None))
+        return line.check(self.topology, self._functions, self._sources, deployment, slots, self.law, self.knobs)
 
     def _must_be_open(self) -> None:
         if not self._open:

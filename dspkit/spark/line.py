@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from .errors import SchemaError
 from .functions import GROUPS, Function, arrow, same
 from .source import TraceSource
 from .task import Output, Stage
+
+_UNTOUCHED = {
+    "workers": "start the job on a SparkCluster, whose workers come and go",
+    "placement": "Spark places tasks itself; of a policy that names machines: places='no'",
+    "settings": "leave them as they are",
+}
 
 
 def order(topology: Topology) -> tuple[str, ...]:
@@ -53,7 +60,7 @@ def functions(topology: Topology, given: Mapping[str, Any], sources: Mapping[str
         if not isinstance(function, Function):
             raise TopologyError(
                 f"{function!r} as the function of {name!r}",
-                expected="one made with arrow(), frame() or keyed()",
+                expected="one made with arrow(), frame(), keyed(), sql() or dataframe()",
                 fix=f"as in {name!r}: arrow(my_function, 'word string')",
             )
         if topology.downstream(name) and function.schema is None:
@@ -63,7 +70,21 @@ def functions(topology: Topology, given: Mapping[str, Any], sources: Mapping[str
                 fix=f"as in {name!r}: arrow(my_function, 'word string')",
             )
         _keyed(topology, name, function, whole)
+        _queried(topology, name, function, whole)
     return whole
+
+
+def _queried(topology: Topology, name: str, function: Function, whole: Mapping[str, Function]) -> None:
+    if function.query is None:
+        return
+    if not topology.upstream(name):
+        raise TopologyError(f"a query for the source {name!r}", expected="a function", fix="add an operator behind it")
+    if len({whole[sender].schema for sender in topology.upstream(name)}) > 1:
+        raise SchemaError(
+            f"different columns from {', '.join(topology.upstream(name))} to the query of {name!r}",
+            expected="the same from each sender",
+            fix="give each sender a query of its own, or use arrow()",
+        )
 
 
 def _keyed(topology: Topology, name: str, function: Function, whole: Mapping[str, Function]) -> None:
@@ -102,7 +123,10 @@ def stages(
         inputs = {at[u]: (u, code[u].schema) for u in topology.upstream(name)}
         outputs = tuple(Output(at[v], v, code[v].key) for v in topology.downstream(name))
         passes = name not in topology.sources and any(at[u] < i < at[v] for u, v in topology.edges)
-        made.append(Stage(job, i, name, code[name], inputs, outputs, sources.get(name), folder, meter, passes))
+        function = (
+            replace(code[name], query=True) if code[name].query else code[name]
+        )  # the query stays with the driver
+        made.append(Stage(job, i, name, function, inputs, outputs, sources.get(name), folder, meter, passes))
     return made
 
 
@@ -129,12 +153,15 @@ def check(
     deployment: Deployment,
     slots: int,
     law: str,
+    knobs: frozenset[str],
 ) -> Deployment:
     """`deployment`, if Spark can run it, or what stands in the way."""
     k = topology.check(deployment).parallelism
-    for name in ("workers", "placement", "settings"):
+    for name in {"workers", "placement", "settings"} - knobs:
         if getattr(deployment, name) != getattr(Deployment(k), name):
-            raise DeploymentError(f"another {name}", expected="a change of parallelism", fix="leave the rest as it is")
+            raise DeploymentError(
+                f"another {name}", expected=f"a change of {' or '.join(sorted(knobs))}", fix=_UNTOUCHED[name]
+            )
     for name, source in sources.items():
         if k[name] > source.partitions:
             raise DeploymentError(
@@ -151,7 +178,7 @@ def check(
     if needed > slots:
         raise DeploymentError(
             f"parallelism {dict(k)}, which needs {needed} slots at once",
-            expected=f"at most the {slots} that this master has",
-            fix=f"lower it, or start the job with master='local[{needed}]' or more executors",
+            expected=f"at most the {slots} that there are",
+            fix=f"lower it, or have more: master='local[{needed}]', or more workers",
         )
     return deployment

@@ -53,6 +53,12 @@ class Meter:
         self._spent[self._doing] += now - self._since
         self._doing, self._since = doing, now
 
+    def elsewhere(self, seconds: float) -> None:
+        """Java worked for this task while Python waited for it."""
+        moved = min(seconds, self._spent[WAIT])
+        self._spent[WAIT] -= moved
+        self._spent[BUSY] += moved
+
     def finish(self, read: Any, event: Any) -> None:
         """Records with these stamps (microseconds) have come to their end."""
         import numpy as np

@@ -82,6 +82,10 @@ class PlainEngine:
                 flow = flow.repartitionById(plan.k[stage.index], F.col("_p")).mapInArrow(stage.run, WIRE)
             flow.write.format("noop").mode("append").save()
 
+    def want(self, k: Sequence[int]) -> None:
+        """From the next batch on."""
+        self._k = list(k)
+
     def rescale(self, k: Sequence[int], wait_s: float) -> bool:
         """From the next batch on; whether the present one ended within `wait_s`."""
         self._k = list(k)

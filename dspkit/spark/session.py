@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ _CORE = {  # fixed once a SparkContext has started
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
     "spark.driver.memory": "2g",
+    # Planning an epoch is much code that runs a few times: compiled at once, and not a second time for more speed.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",  # TCP's buffers would hide back-pressure
     "spark.shuffle.streaming.networkBufferSize": "4096",
@@ -29,6 +33,10 @@ _CORE = {  # fixed once a SparkContext has started
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
     "spark.python.udf.pipelined.queueDepth": "1",
     "spark.speculation": "false",
+    # What failed is never repaired in part: a task that runs again may deal its records to others than before. The
+    # query dies instead, and starts again from its checkpoint.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
     "spark.python.daemon.module": "dspkit.spark.daemon",
 }
 _SQL = {  # of the copy of the session that a job works in
@@ -59,8 +67,18 @@ def without_jar() -> str | None:
     return jar.unusable()
 
 
-def start(master: str, mode: str, settings: dict[str, str] | None = None, *, with_jar: bool = True) -> Any:
-    """The SparkSession for a job in `mode`: the one that runs, if it fits, else a new one."""
+def start(
+    master: str,
+    mode: str,
+    settings: dict[str, str] | None = None,
+    *,
+    with_jar: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Any:
+    """The SparkSession for a job in `mode`: the one that runs, if it fits, else a new one.
+
+    `environment` is for its Java alone.
+    """
     if (found := running()) is not None:
         return _fitting(found, mode) if with_jar else found
     ensure_java()
@@ -75,6 +93,8 @@ def start(master: str, mode: str, settings: dict[str, str] | None = None, *, wit
     for name, value in (conf | (settings or {})).items():
         builder = builder.config(name, value)
     with _Quiet():
+        kept = dict(os.environ)
+        os.environ.update(environment or {})
         try:
             spark = builder.getOrCreate()
         except Exception as error:
@@ -83,6 +103,10 @@ def start(master: str, mode: str, settings: dict[str, str] | None = None, *, wit
                 expected="a master that answers",
                 fix="check the address, and what Spark said above",
             ) from error
+        finally:
+            for name in environment or {}:
+                os.environ.pop(name)
+            os.environ.update({name: kept[name] for name in environment or {} if name in kept})
     return spark
 
 
@@ -106,13 +130,48 @@ def copy(spark: Any) -> Any:
 
 
 def slots(spark: Any) -> int:
-    """Tasks that can run at once."""
+    """Tasks that can run at once, on the executors there are now."""
     master = spark.sparkContext.master
     if local := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
         return int(local[1])
     if master.startswith("local"):
         return 1 if master == "local" else os.cpu_count() or 1
-    return int(spark.sparkContext.defaultParallelism)
+    context = spark.sparkContext._jsc.sc()
+    return int(
+        context.schedulerBackend().maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+    )
+
+
+def retire(spark: Any, executors: Iterable[str]) -> None:
+    """Start no more tasks on these executors; those that run go on, and what they have made stays to be fetched."""
+    context, jvm = spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
+    why = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("its worker leaves", jvm.scala.Option.empty())
+    for executor in executors:  # "triggered by the executor": so it is not told to end by itself
+        context.schedulerBackend().decommissionExecutor(executor, why, False, True)
+
+
+def machines(spark: Any) -> dict[str, float]:
+    """Seconds of full load of each machine with executors, as our plugin counts them; nothing without our jar."""
+    if without_jar() is not None:
+        return {}
+    return {str(host): float(seconds) for host, seconds in spark.sparkContext._jvm.dspkit.Plugin.busy().items()}
+
+
+def remove_at_end(spark: Any, folder: Path) -> None:
+    """Let Java remove this folder when it ends: it outlives a Python that is terminated or killed, by a moment."""
+    jvm = spark.sparkContext._jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
+
+
+def warm(spark: Any) -> None:
+    """Let each executor start its Python before a job needs it: an epoch would wait for the imports."""
+    executors = spark.sparkContext._jsc.sc().schedulerBackend().getExecutorIds().size()
+    each = copy(spark).range(0, 2 * executors, 1, 2 * executors)
+    each.mapInArrow(_same, "id bigint").write.format("noop").mode("append").save()
+
+
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
 
 
 def host(spark: Any) -> str:

@@ -13,6 +13,7 @@ from .errors import FunctionError, readable
 
 log = logging.getLogger("dspkit")
 _LOOK_S = 0.1
+_LOST_COUNTS = 0.2  # a machine that was lost says little about the job; only one that is lost again and again
 
 
 class Engine(Protocol):
@@ -21,6 +22,7 @@ class Engine(Protocol):
     def start(self, k: Sequence[int], zero_micros: int) -> None: ...
     def begin(self, zero_micros: int) -> None: ...
     def ready(self, wait_s: float) -> bool: ...
+    def want(self, k: Sequence[int]) -> None: ...
     def rescale(self, k: Sequence[int], wait_s: float) -> bool: ...
     def allow(self, records: int, in_one_frame: int) -> None: ...
     def alive(self) -> bool: ...
@@ -50,7 +52,7 @@ class Supervisor:
         self._zero_micros = zero_micros
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._tries = 0
+        self._tries = 0.0
         self._mark = records()
         self.restarted = 0
         self.failed: Exception | None = None
@@ -71,8 +73,14 @@ class Supervisor:
             self._zero_micros = zero_micros
             self._engine.begin(zero_micros)
 
+    def want(self, k: Sequence[int]) -> None:
+        """Run `k` from the next epoch on, whenever that begins."""
+        with self._lock:
+            self._k = list(k)
+            self._engine.want(k)
+
     def rescale(self, k: Sequence[int], wait_s: float) -> bool:
-        """Run `k` from the next epoch on, or the next start; whether that epoch was seen to begin."""
+        """End the epoch and run `k` from the next one on, or the next start; whether that epoch was seen to begin."""
         end = time.monotonic() + wait_s
         with self._lock:
             self._k, engine = list(k), self._engine
@@ -117,7 +125,7 @@ class Supervisor:
             error = self._last  # a neighbour that fell with the one that failed: what was said before tells more
         self._last = error
         done = self._records()
-        self._tries = 0 if done > self._mark else self._tries + 1
+        self._tries = 0 if done > self._mark else self._tries + (_LOST_COUNTS if _lost(error) else 1)
         # A function that failed before anything was done will fail again; one that worked may have met a bad moment.
         if self._tries > self._restarts or (isinstance(error, FunctionError) and done == 0):
             self.failed = error
@@ -128,3 +136,8 @@ class Supervisor:
         self._engine.stop()
         self._engine = self._make()
         self._engine.start(self._k, self._zero_micros)
+
+
+def _lost(error: Exception) -> bool:
+    """Whether it died with an executor, or of one that was believed to be there a moment longer than it was."""
+    return any(word in str(error) for word in ("ExecutorLostFailure", "INSUFFICIENT_SLOT", "FetchFailed"))

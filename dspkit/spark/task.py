@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import state
+from . import query, state
 from .beside import Beside
 from .errors import FAILED
 from .frames import Edge, Records, stamped, wire
@@ -101,10 +101,13 @@ class Task:
                     self._pass.append((to, sender, p, frame))
                     continue
                 meter.turn(BUSY)
-                if self.stage.source is None:
-                    records = Records.unpack(frame, self._schemas[sender])
-                else:
+                if self.stage.source is not None:
                     records, meter.read_to = self.stage.source.records(frame, meter.read_to)
+                elif self.stage.function.query:
+                    records, seconds = query.unpack(frame, self._stamped)
+                    meter.elsewhere(seconds)
+                else:
+                    records = Records.unpack(frame, self._schemas[sender])
                 yield records
             meter.turn(WAIT)
 
@@ -156,10 +159,9 @@ class Task:
         meter = self._meter
         for records in mine:
             self._now = records
-            rows = records.batch.num_rows
-            meter.arrived += rows
+            meter.arrived += records.rows
             yield records.batch
-            meter.done += rows
+            meter.done += records.rows
             if not self.stage.outputs:
                 meter.finish(records.read, records.event)
 

@@ -22,7 +22,7 @@ import org.apache.spark.SparkContext;
  * committed the file names the state that belongs to it, however often it was tried before, and with whatever
  * parallelism.
  */
-public final class Job {
+public final class Job implements Allowance {
   static final int FIRST = 1_000_000, STRIDE = 1_000; // placeholder partition counts: FIRST + STRIDE * job + operator
   private static final int KEPT = 4; // epochs whose files are kept: Spark may go back to the last committed one
   private static final Map<Integer, Job> JOBS = new ConcurrentHashMap<>();
@@ -37,7 +37,7 @@ public final class Job {
   private volatile boolean paused;
   private volatile long startMicros;
   private volatile int frameRecords = 64;
-  private final AtomicLong credit = new AtomicLong(Long.MAX_VALUE / 2);
+  private final AtomicLong credit = new AtomicLong(2000); // until flow.py has spoken
 
   private Job(int id, String folder, int[] wanted) {
     this.id = id;
@@ -74,10 +74,15 @@ public final class Job {
     JOBS.remove(id, this);
   }
 
-  /** Change what shall run, and end the present epoch at once; the version to wait for. */
-  public synchronized long rescale(String parallelism, boolean pause) {
+  /** Change what the next epoch runs, whenever that begins. */
+  public synchronized void want(String parallelism) {
     String[] words = parallelism.split(",");
     for (int i = 0; i < wanted.length; i++) wanted[i] = Integer.parseInt(words[i]);
+  }
+
+  /** Change what shall run, and end the present epoch at once; the version to wait for. */
+  public synchronized long rescale(String parallelism, boolean pause) {
+    want(parallelism);
     paused = pause;
     return ++version;
   }
@@ -88,16 +93,24 @@ public final class Job {
     frameRecords = inOneFrame;
   }
 
-  int frameRecords() {
+  @Override
+  public int frameRecords() {
     return frameRecords;
   }
 
-  long credit() {
+  @Override
+  public long credit() {
     return credit.get();
   }
 
-  void took(long records) {
+  @Override
+  public void took(long records) {
     credit.addAndGet(-records);
+  }
+
+  @Override
+  public long version(long otherwise) {
+    return version;
   }
 
   /** The newest version that an epoch was planned with. */
@@ -107,10 +120,6 @@ public final class Job {
 
   public synchronized long epoch() {
     return epoch;
-  }
-
-  long version() {
-    return version;
   }
 
   long startMicros() {
@@ -125,10 +134,17 @@ public final class Job {
     return planned[operator];
   }
 
-  static Map<Integer, Long> versions() {
-    Map<Integer, Long> versions = new java.util.HashMap<>();
-    JOBS.forEach((id, job) -> versions.put(id, job.version));
-    return versions;
+  /** To an executor that wishes to take so many records of each job: version, records granted, records in a frame. */
+  static Object answer(Map<Integer, Long> wishes) {
+    java.util.HashMap<Integer, long[]> answer = new java.util.HashMap<>();
+    wishes.forEach(
+        (id, wish) -> {
+          Job job = JOBS.get(id);
+          if (job == null) return;
+          long before = job.credit.getAndUpdate(left -> left - Math.max(0, Math.min(wish, left)));
+          answer.put(id, new long[] {job.version, Math.max(0, Math.min(wish, before)), job.frameRecords});
+        });
+    return answer;
   }
 
   /** Fix what the epoch that this thread is planning runs; the first call for an epoch decides. */

@@ -1,23 +1,42 @@
 package dspkit;
 
+import java.lang.management.ManagementFactory;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
-/** Tells executors that are not the driver when an epoch shall end: the versions of all jobs, asked for often. */
+/**
+ * Joins executors of their own to the jobs, which live in the driver: often, each says how many records its sources
+ * would take, and hears how many they may, and when an epoch shall end. Now and then it tells how busy its machine is.
+ */
 public final class Plugin implements SparkPlugin {
-  private static final Map<Integer, Long> VERSIONS = new ConcurrentHashMap<>();
-  private static final long EVERY_MS = 25;
+  private static final long EVERY_MS = 25, LOOK = 20; // every 20th time it looks at its machine
+  private static final double SILENT_S = 2; // of what was before nothing is known
+  private static final Map<String, double[]> MACHINES = new HashMap<>(); // seconds of full load, and when we heard last
 
-  /** The version of a job as this process knows it; `otherwise` where it has heard nothing yet. */
-  static long version(int job, long otherwise) {
-    Job here = Job.get(job);
-    return here != null ? here.version() : VERSIONS.getOrDefault(job, otherwise);
+  /** Seconds of full load so far (a second with half the cores busy counts half), by machine with executors. */
+  public static Map<String, Double> busy() {
+    Map<String, Double> seconds = new HashMap<>();
+    synchronized (MACHINES) {
+      MACHINES.forEach((host, at) -> seconds.put(host, at[0]));
+    }
+    return seconds;
+  }
+
+  /** A machine was so busy since anybody there spoke last. */
+  private static void heard(String host, double load) {
+    double now = System.nanoTime() * 1e-9;
+    synchronized (MACHINES) {
+      double[] at = MACHINES.computeIfAbsent(host, any -> new double[] {0, now});
+      at[0] += load * Math.min(now - at[1], SILENT_S);
+      at[1] = now;
+    }
   }
 
   @Override
@@ -25,12 +44,18 @@ public final class Plugin implements SparkPlugin {
     return new DriverPlugin() {
       @Override
       public Map<String, String> init(SparkContext spark, PluginContext context) {
+        synchronized (MACHINES) {
+          MACHINES.clear(); // of a Spark before this one
+        }
         return Collections.emptyMap();
       }
 
       @Override
+      @SuppressWarnings("unchecked")
       public Object receive(Object message) {
-        return new java.util.HashMap<>(Job.versions());
+        if (!(message instanceof Object[] load)) return Job.answer((Map<Integer, Long>) message);
+        heard((String) load[0], (Double) load[1]);
+        return null;
       }
     };
   }
@@ -43,7 +68,7 @@ public final class Plugin implements SparkPlugin {
       @Override
       public void init(PluginContext context, Map<String, String> conf) {
         if ("driver".equals(context.executorID())) return; // local mode: the jobs themselves are here
-        listener = new Thread(() -> listen(context), "dspkit-versions");
+        listener = new Thread(() -> listen(context), "dspkit-jobs");
         listener.setDaemon(true);
         listener.start();
       }
@@ -57,15 +82,24 @@ public final class Plugin implements SparkPlugin {
 
   @SuppressWarnings("unchecked")
   private static void listen(PluginContext context) {
-    while (true) {
+    for (long turn = 0; ; turn++) {
       try {
         Thread.sleep(EVERY_MS);
-        VERSIONS.putAll((Map<Integer, Long>) context.ask("versions"));
+        HashMap<Integer, Long> wishes = Lease.wishes();
+        if (!wishes.isEmpty()) Lease.hear(wishes, (Map<Integer, long[]>) context.ask(wishes));
+        double load = turn % LOOK == 0 ? load() : -1;
+        if (load >= 0) context.send(new Object[] {SparkEnv.get().blockManager().blockManagerId().host(), load});
       } catch (InterruptedException end) {
         return;
       } catch (Exception error) {
         // The driver is busy or gone: ask again; when it is gone Spark ends this process.
       }
     }
+  }
+
+  /** The busy share of this machine's cores since this was asked last; negative where Java does not know. */
+  private static double load() {
+    var machine = ManagementFactory.getOperatingSystemMXBean();
+    return machine instanceof com.sun.management.OperatingSystemMXBean more ? more.getCpuLoad() : -1;
   }
 }

@@ -67,6 +67,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
 
   private final Share share;
   private final Settings settings;
+  private final Allowance allowance;
   private final long[] next;
   private final int own;
   private final GenericInternalRow row = new GenericInternalRow(4);
@@ -76,6 +77,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   TraceReader(Share share) {
     this.share = share;
     settings = share.settings;
+    allowance = Allowance.of(settings.job);
     next = share.from.clone();
     own = (settings.partitions - share.index + share.readers - 1) / share.readers;
     row.setInt(0, settings.operator);
@@ -92,7 +94,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   private boolean take(long[] limit) {
     ByteBuffer frame = ByteBuffer.allocate(16 + 24 * own).order(ByteOrder.LITTLE_ENDIAN);
     frame.putLong(micros()).putLong(share.startMicros);
-    Job job = limit == null ? Job.get(settings.job) : null; // null: in an executor of its own, or a micro-batch
+    Allowance job = limit == null ? allowance : null; // a micro-batch is bounded as it is
     long room = settings.frameRecords;
     if (job != null) room = Math.min(Math.min(room, job.frameRecords()), job.credit());
     long before = room;
@@ -139,7 +141,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   @Override
   public RecordStatus nextWithTimeout(Long timeoutMs) throws IOException {
     long end = System.currentTimeMillis() + timeoutMs;
-    while (Plugin.version(settings.job, share.version) == share.version && System.currentTimeMillis() < end) {
+    while (allowance.version(share.version) <= share.version && System.currentTimeMillis() < end) {
       if (!share.paused && own > 0 && micros() >= due && take(null))
         return RecordStatus.newStatusWithArrivalTimeMs(System.currentTimeMillis());
       LockSupport.parkNanos(NAP_NS);
