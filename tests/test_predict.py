@@ -535,3 +535,23 @@ def test_a_missing_library_is_named_with_what_to_do(predictor, monkeypatch):
 def test_two_of_a_kind_are_told_apart():
     scores = compare([MarkovLevels(), MarkovLevels(stationary=True)], _waves(100), horizon=1)
     assert set(scores.index) == {"markov levels", "MarkovLevels(stationary=True)"}
+
+
+def test_the_table_of_predictors_has_a_row_for_each_and_three_kinds_of_load(monkeypatch):
+    from dspkit.reproduce import predictors
+
+    for kind, period in (("week", 48), ("waves", 60)):
+        x = predictors.load(kind, 0).values
+        assert np.corrcoef(x[:-period], x[period:])[0, 1] > 0.8
+    assert not (predictors.load("wandering", 0).values == predictors.load("wandering", 1).values).all()
+    assert len({repr(p) for p in predictors.predictors("week").values()}) == 8
+    two = {"last value": LastValue(), "Markov levels": MarkovLevels()}
+    monkeypatch.setattr(predictors, "predictors", lambda kind: two)
+    found = predictors.table((0,), 60)
+    assert list(found.index) == list(two)
+    one = backtest(LastValue(), predictors.load("waves", 0), stride=60, relearn=30).scores
+    assert found["waves: MASE"]["last value"] == one["MASE"]
+    assert found["waves: held"]["last value"] == found["waves: model's own"]["last value"] == one["coverage"]
+    monkeypatch.setattr(predictors, "table", lambda: found)
+    lines = predictors.markdown().splitlines()
+    assert {line.count("|") for line in lines} == {11}

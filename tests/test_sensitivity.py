@@ -137,7 +137,7 @@ def test_gaps_in_a_sweep_are_gaps_in_the_map():
 
 
 def test_numbers_in_the_map_can_be_read_on_every_shade():
-    """Contrast of black text by WCAG: at least 4.5, on the shades and between them (channels go up or down together)."""
+    """Contrast of black text by WCAG: at least 4.5, on each of the shades."""
     plot = plots.tradeoff(FRAME, "a", "b_s", labels={"a": "letters & words"})
     heat = plot.spec["data"][0]
     assert heat["textfont"]["color"] == "black"

@@ -56,20 +56,23 @@ def predictors(kind: str) -> dict[str, Any]:
         "autoregression": AutoRegression(lags=lags),
         "Holt-Winters": HoltWinters(season=season),
         "seasonal network": SeasonalNetwork(),
-        "the same, ELYSIUM's way of training": SeasonalNetwork(training="rprop"),
-        "the same, tanh outputs as well: ELYSIUM's net": SeasonalNetwork(training="rprop", output="tanh"),
+        # not calibrated: ten folds take their time, and the errors are what matters here
+        "the same, ELYSIUM's way of training": SeasonalNetwork(training="rprop", interval="model"),
+        "tanh outputs as well: ELYSIUM's net": SeasonalNetwork(training="rprop", output="tanh", interval="model"),
         "Markov levels": MarkovLevels(),
     }
 
 
-def table(seeds: Sequence[int] = (0, 1, 2), stride: int = 6) -> pd.DataFrame:
+def table(seeds: Sequence[int] = (0, 1), stride: int = 6) -> pd.DataFrame:
     """MASE, and the share of values in the 90 % interval: the model's own and the calibrated one; means over seeds."""
     import pandas as pd
 
     rows: dict[str, dict[str, float]] = {}
     for kind in LOADS:
         for name, predictor in predictors(kind).items():
-            ways = [predictor, replace(predictor, interval="model")] if hasattr(predictor, "interval") else [predictor]
+            ways = [predictor]
+            if getattr(predictor, "interval", "") == "calibrated":
+                ways.append(replace(predictor, interval="model"))
             scores = [
                 [backtest(way, load(kind, seed), stride=stride, relearn=30).scores for seed in seeds] for way in ways
             ]
