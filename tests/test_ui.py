@@ -1,5 +1,6 @@
 """The Explorer without a browser: buttons are methods, sliders are values, errors are lines in the view."""
 
+import math
 import threading
 import time
 from dataclasses import dataclass, make_dataclass, replace
@@ -462,3 +463,12 @@ def test_help_and_source_of_a_knob_are_its_tooltip():
     assert panel["share"].tooltip == "a share (s) its paper"
     panel["share"].value = 0.25
     assert changed == [Rule(0.25)]
+
+
+@pytest.mark.parametrize("value", [1.0, 60.0, 777.0, 3600.0])
+def test_a_logarithmic_sliders_value_is_on_one_of_its_steps(value):
+    """A browser moves what lies between two steps to the next one, and turns the knob by that."""
+    made = slider(1.0, 3600.0, value, "n", "")
+    steps = (math.log10(value) - made.min) / made.step
+    assert steps == pytest.approx(round(steps), abs=1e-6)
+    assert made.step == pytest.approx(0.01, rel=0.5)

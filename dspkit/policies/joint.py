@@ -35,7 +35,7 @@ class Joint(Knobs):
     cpu_max: float = knob(0.80, "above it a node is in stress", low=0.1, high=1.0, source="ELYSIUM's")
     assess_s: float = knob(60.0, "time between assessments", low=1.0, high=3600.0, unit="s", source="ELYSIUM's")
     mean_over_s: float = knob(60.0, "what is measured is a mean over this", low=1.0, high=3600.0, unit="s")
-    nodes: int = knob(4, "nodes there are, where the job tells a number of workers", low=1, high=4096, source="4")
+    nodes: int = knob(4, "nodes there are, where the job tells a number of workers", low=1, high=500, source="4")
 
     def __post_init__(self) -> None:
         super().__post_init__()

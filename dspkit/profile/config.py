@@ -63,6 +63,7 @@ def compute_config(
 ) -> Config:
     """What carries this load, of one application or of all on a cluster, with no instance and no node in stress.
 
+    `Estimator.together` puts several applications together; the load is then one for each, by name.
     `nodes` are those there are, by number or name. With `each_its_own` applications differ in their number of nodes:
     all begin with one, and whoever puts most CPU on the hottest node gets another, until none is in stress.
     `parallelism` fixes the first stage's answer.

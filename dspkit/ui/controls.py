@@ -24,7 +24,9 @@ def slider(low: float, high: float, value: float, name: str, help: str, **more: 
         return w.IntSlider(min=low, max=high, value=value, **options)
     if low > 0 and high / low > 1000:
         ends = {"min": math.log10(low), "max": math.log10(high)}
-        return w.FloatLogSlider(value=value, step=0.01, readout_format=".3g", **ends, **options)
+        way = math.log10(value) - ends["min"]
+        step = way / round(way / 0.01) if way >= 0.01 else 0.01  # the value is on a step: browsers go to the next one
+        return w.FloatLogSlider(value=value, step=step, readout_format=".3g", **ends, **options)
     step = 10 ** math.floor(math.log10((high - low) / 50))
     return w.FloatSlider(min=low, max=high, value=value, step=step, readout_format=".3g", **options)
 

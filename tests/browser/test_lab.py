@@ -232,6 +232,7 @@ def test_notebook_07_in_the_lab(url, page, page_errors):
     start.click()
     page.get_by_text("workers 4 → 1").first.wait_for(timeout=90_000)
     page.get_by_text("Finished.").wait_for(timeout=90_000)
+    assert page.locator(".widget-slider", has_text="assess s").locator(".widget-readout").inner_text() == "60.0"
     page.locator(".dspkit").last.evaluate("e => e.scrollIntoView({block: 'start'})")
     page.screenshot(path=SHOTS / "07_elysium.png")
     assert page.locator(".dspkit-error").count() == 0
