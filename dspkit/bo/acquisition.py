@@ -21,7 +21,7 @@ from .space import ENUMERATED, Array, Config, Lattice
 
 Posterior = Callable[[Array], tuple[Array, Array]]  # configurations, one a row -> mean and sigma of their scores
 LEAST = 1e-6  # an improvement below it is none
-DRAWN, CLIMBERS, CHUNK = 20_000, 10, 8192
+DRAWN, CLIMBERS, CHUNK = 20_000, 10, 2048
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
