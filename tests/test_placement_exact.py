@@ -21,10 +21,10 @@ def answer(problem, costs, solver):
         return None
 
 
-def agree(problem, costs):
+def agree(problem, costs, solvers=EXACT):
     """Whether there is a placement; all solvers find one equally good, proven, and keeping every rule."""
     referee = answer(problem, costs, "brute")
-    for solver in EXACT:
+    for solver in solvers:
         found = answer(problem, costs, solver)
         assert (found is None) == (referee is None), solver
         if found is not None:
@@ -73,6 +73,47 @@ def test_ranges_equal_those_of_all_placements():
         assert np.exp(found.log_availability) == pytest.approx((0.931095, 0.988021), abs=6e-7)
         assert found.network == pytest.approx(low_high)
     assert solve(problem, Weights(1 / 3, 1 / 3, 1 / 3)).loss == pytest.approx(1 - 0.773449, abs=6e-7)
+
+
+@pytest.fixture
+def blind(monkeypatch):
+    """Our solver without local search: what it wrongly prunes cannot be found by luck."""
+    from dspkit.placement import own
+
+    nothing = lambda problem, costs, **_: (np.zeros(len(problem.application.operators), np.int64), math.inf)  # noqa: E731
+    monkeypatch.setattr(own, "first_placement", nothing)
+
+
+def test_own_solver_needs_no_luck(blind):
+    feasible, seed = 0, 2000
+    while feasible < 100:
+        seed += 1
+        try:
+            costs = objective(problem := small(seed), seed)
+        except InfeasibleError:
+            continue
+        feasible += agree(problem, costs, ("own",))
+
+
+def test_a_chain_that_comes_back_to_a_node(blind):
+    """Seven operators, a hub and three leaves with two places each: only with the hub used twice are all hops short."""
+    delay = np.full((4, 4), 0.1)
+    delay[0, :] = delay[:, 0] = 0.001
+    problem = Problem(placement.sequential(7), Network(("hub", "a", "b", "c"), delay, 2))
+    for solver in ("own", "brute"):
+        assert solve(problem, "usage", solver=solver).loss == pytest.approx(4 * 100 * 0.001)
+
+
+@pytest.mark.parametrize("solver", placement.SOLVERS)
+@pytest.mark.parametrize(("width", "used"), [(200, {"v"}), (150, {"v", "w"})])
+def test_streams_share_the_bandwidth_of_a_link(solver, width, used):
+    app = Application(("s", "a", "b"), (("s", "a"), ("s", "b")), 1, 0, 100)
+    delay = [[0, 0.01, 0.05], [0.01, 0, 0.05], [0.05, 0.05, 0]]
+    network = Network(
+        ("u", "v", "w"), delay, (1, 2, 2), bandwidth_per_s=[[0, width, 500], [width, 0, 500], [500, 500, 0]]
+    )
+    found = solve(Problem(app, network, {"s": "u"}), "usage", solver=solver)
+    assert {found.named["a"], found.named["b"]} == used
 
 
 def layered(*sizes, nodes=12, seed=0, alike=True):

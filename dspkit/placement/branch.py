@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .answer import Clock, Longer
+from .check import violations
 from .costs import Costs
 from .kernels_bound import estimate
 from .kernels_branch import search
@@ -98,15 +99,29 @@ def branch(
     open_ = (where, free, count, closed, np.inf, ready, tail, price, length, best, summary)
     if not estimate(*open_, *graph, classes, *tables, toll) < np.inf:
         return x, loss, np.inf, 0
+    floor = -np.inf
     if len(head) > 1:
         toll = capacity_prices(price, count, app.demand[classes], free)
+        if alpha:
+            slowest, places = _bottleneck(price, length, group, app.demand, free)
+            floor = summary[0] + summary[2] + alpha * max(slowest, summary[3])
+            guess = np.where(where >= 0, where, places)
+            worth = (
+                costs.of(problem, guess) - costs.constant
+                if places.min() >= 0 and not violations(problem, guess)
+                else np.inf
+            )
+            if worth < least[0]:
+                kept[:], least[0] = guess, worth
+            if floor >= least[0] - clock.slack(float(least[0])):
+                return kept, float(least[0]), float(least[0]), 1
     arrays: tuple[Any, ...] = (
         state, where, free, used, count, closed, load, np.zeros((depth + 1, nodes), np.int64), child_bound, children,
         position, kept, least, clock.gap, sequence, last, ready, tail, price, length, best, summary,
         np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), *graph, group, classes, *tables, toll,
         _alike(problem, costs, tight), rate, net.bandwidth_per_s, tight,
     )  # fmt: skip
-    bound, steps = -np.inf, 19_999
+    bound, steps = floor, 19_999
     while True:
         before = least[0]
         if search(steps, *arrays):
@@ -149,6 +164,36 @@ def _sequence(costs: Costs, group: Array, kinds: Array, last: int) -> Array:
         found += np.flatnonzero(group == g).tolist()
         placed |= group == g
     return np.array(found, np.int64)
+
+
+def _bottleneck(price: Array, length: Array, group: Array, demand: Array, free: Array) -> tuple[float, Array]:
+    """The slowest path at least, if each operator has a place of its own, and such places (-1: none).
+
+    By bisection over the lengths; each time an assignment of operators to places says whether those below suffice.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    asks = np.flatnonzero((group >= 0) & (demand > 0))
+    places = np.where(group >= 0, -1, 0)
+    for i in np.flatnonzero((group >= 0) & (demand <= 0)):
+        places[i] = np.where(price[group[i]] < np.inf, length[group[i]], np.inf).argmin()
+    if not len(asks):
+        return 0.0, places
+    slots = np.minimum(np.floor((free + 1e-9) / demand[asks].min()), len(asks)).astype(int)
+    node = np.repeat(np.arange(len(free)), slots)
+    if len(node) < len(asks):
+        return np.inf, places
+    table = np.where(price[group[asks]] < np.inf, length[group[asks]], np.inf)[:, node]
+    lengths = np.unique(table[np.isfinite(table)])
+    low, high = 0, len(lengths)
+    while low < high:
+        middle = (low + high) // 2
+        rows, columns = linear_sum_assignment(table > lengths[middle])
+        if (table[rows, columns] <= lengths[middle]).all():
+            high, places[asks[rows]] = middle, node[columns]
+        else:
+            low = middle + 1
+    return float(lengths[low]) if low < len(lengths) else np.inf, places
 
 
 def capacity_prices(price: Array, count: Array, demand: Array, free: Array) -> Array:

@@ -92,7 +92,8 @@ def chain(
             if cost < least and ways.fits(path):
                 best, least = (path if forward else path[::-1]), float(cost)
         bound = max(bound, min(least, float(found.costs[0])))
-        ways.remember(found.paths)
+        if not ways.remember(found.paths) and bound < least - clock.slack(least):
+            break  # cannot be: a way that breaks a capacity forgot something
         clock.tell(least, bound, best[np.argsort(at)])
         ways.need = ways.need[::-1]
         layers, forward, rest = layers.reversed, not forward, found.rest
@@ -237,8 +238,12 @@ class _Ways:
         used = np.bincount(path, weights=self.need, minlength=len(self.slots))
         return bool((used <= self.slots).all())
 
-    def remember(self, paths: list[Array]) -> None:
-        """Let each node between two visits to an overfull node remember that one, for the cheapest few ways."""
+    def remember(self, paths: list[Array]) -> bool:
+        """Let each node between two visits to an overfull node remember that one, for the cheapest few ways.
+
+        False if all of it was remembered already.
+        """
+        grown = False
         for path in paths[:20]:
             used = np.bincount(path, weights=self.need, minlength=len(self.slots))
             for u in np.flatnonzero(used > self.slots):
@@ -248,5 +253,6 @@ class _Ways:
                     filled += int(self.need[here])
                     if filled > self.slots[u]:
                         for between in path[visits[0] : here]:
-                            self._add(int(between), int(u))
+                            grown |= self._add(int(between), int(u))
                         break
+        return grown
