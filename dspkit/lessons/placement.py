@@ -62,6 +62,7 @@ class Placement(Knobs):
             "xaxis": {**map_["layout"]["xaxis"], "domain": [0, 0.62]},
             "xaxis2": axis("from best (0) to worst", domain=[0.77, 1], range=[0, 1.02], anchor="y2", tickformat=".0%"),
             "yaxis2": {"anchor": "x2", "automargin": True, "autorange": "reversed"},
+            "legend": {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"},
         }
         return plot([*map_["data"], *self._bars(chosen, best)], layout, self._said(chosen, best), height=450, title="")
 

@@ -26,13 +26,15 @@ def onward(node: Array, link: Array, kind: Array, rest: Array) -> None:
 
 @lean
 def follow(node: Array, link: Array, kind: Array, rest: Array, x: Array) -> float:
-    """The cheapest way, capacities aside, into x; returns its cost."""
+    """The cheapest way, capacities aside, into x; returns its cost, infinite if there is none."""
     operators, nodes = node.shape
     least = np.inf
     for v in range(nodes):
         if node[0, v] + rest[0, v] < least:
             least = node[0, v] + rest[0, v]
             x[0] = v
+    if not least < np.inf:
+        return np.inf  # no way at all: x stays as it was
     for i in range(1, operators):
         low = np.inf
         for v in range(nodes):

@@ -36,8 +36,8 @@ def local_search(
 ) -> Answer:
     """Co-locate, swap, move: the best improvement there is, until there is none.
 
-    `pick` "all" makes the best step of the three kinds; "each" one step of each kind and begins again; "exhaust" steps of
-    one kind while they improve, then of the next.
+    `pick` "all" makes the best step of the three kinds; "each" one step of each kind and begins again; "exhaust" steps
+    of one kind while they improve, then of the next.
     """
     if pick not in PICKS:
         raise PlacementError(f"pick = {pick!r}", expected=f"one of {', '.join(PICKS)}", fix="see local_search")
