@@ -143,6 +143,13 @@ def test_after_num_real_samples_the_old_model_is_left():
     assert phases[-1] == "hold"
 
 
+def test_with_an_old_model_a_base_that_meets_all_is_kept_at_once():
+    model = Model(90.0, (2, 4), (12, 12), (Sample((2, 4), 0.7), Sample((2, 12), 0.9)))
+    world = World(latency=lambda k: 0.05)
+    state, _ = world.play(AuTraScale(**QUICK, library=Library(PAIR.order, (model,))), 6)
+    assert (world.k, state.phase, state.runs, state.met) == ((2, 4), "hold", 2, True)
+
+
 def test_a_known_base_goes_straight_to_the_search():
     state, decisions = World().play(AuTraScale(**QUICK, base={"read": 2, "work": 4}), 1)
     assert state.phase == "bootstrap"

@@ -90,9 +90,8 @@ def predicted(old: Blend, samples: Sequence[Sample], search: Search, levels: int
     if samples:
         ran = np.array([s.k for s in samples])
         left = np.array([s.score for s in samples]) - old.mean(ran)
-        guess = (
-            guess + fit(lattice.scaled(ran), left, noise=search.noise, by=search.fit).predict(lattice.scaled(fresh))[0]
-        )
+        residual = fit(lattice.scaled(ran), left, noise=search.noise, by=search.fit)
+        guess = guess + residual.predict(lattice.scaled(fresh))[0]
     return (*samples, *(Sample(k, float(f)) for k, f in zip(fresh, guess, strict=True)))
 
 

@@ -127,6 +127,10 @@ def test_transfer_is_exact_at_samples_without_noise():
     model = blend(Library(("a", "b"), (Model(1e3, (1, 1), (40, 40), old),)), 2e3, box, search)
     every = predicted(model, real[:2], search, 6)
     assert every[:2] == tuple(real[:2])
+    first = real[0]  # of one sample the residual process knows one number
+    for sample in predicted(model, [first], search, 6)[1:]:
+        gap = first.score - model.mean([first.k])[0]
+        assert sample.score == pytest.approx(model.mean([sample.k])[0] + gap, abs=1e-9)
     from dspkit.bo.gp import fit
 
     ran = np.array([s.k for s in real])
