@@ -173,6 +173,8 @@ def test_elysium_needs_fewer_changes_than_joint_for_a_step():
         ({"learned": "x"}, "a Profile and a Predictor"),
         ({"predictor": LastValue}, "a Profile and a Predictor"),
         ({"mode": "both"}, "one of 'reactive', 'proactive'"),
+        ({"past": {"source": ("x",)}}, "{source: loads}"),
+        ({"past": {"source": (1.0, float("nan"))}}, "below 0 or no number"),
     ],
 )
 def test_knobs_that_make_no_sense_are_refused(knobs, said):
