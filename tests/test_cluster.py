@@ -114,6 +114,7 @@ def test_a_dead_node_moves_those_on_it_and_silence_is_heard():
     ("apps", "said"),
     [
         ({}, "at least one by name"),
+        ([_app()], "at least one by name"),
         ({"a/b": _app()}, "without '/'"),
         ({"a": 3}, "a Topology under a name"),
         ({"a": _app(), "b": topologies.tweet_words()}, "queues that block"),
@@ -158,3 +159,12 @@ def test_the_engines_share_of_a_node():
         calm = Simulator(chain, plant, workload.Constant(800), engine=engine, seed=1)
         calm.observe()
         assert calm.observe().nodes["n"] == pytest.approx((0.8008 * 1.5 + 0.2) / 4, rel=0.05)
+
+
+def test_a_run_of_all_is_saved_drawn_and_reported_like_any_other(tmp_path):
+    from dspkit import History, plots, report
+
+    history = run(DS2(), Cluster({"a": _app(load=1500), "b": _app()}), steps=4)
+    assert History.load(history.save(tmp_path / "both.parquet")) == history
+    assert plots.topology(history.topology, history[-1].snapshot).summary
+    assert "a/work" in report.from_history(history, tmp_path / "both.html").read_text()

@@ -13,7 +13,9 @@ from dspkit.policies.elysium import Elysium
 from dspkit.policies.joint import Joint
 from dspkit.policies.static import Static
 from dspkit.predict import Forecast, LastValue, MovingAverage, Series
+from dspkit.predict.proactive import as_if
 from dspkit.profile import Estimator, compute_config, learn
+from dspkit.profile.running import Running
 from dspkit.reproduce import elysium as again
 from dspkit.simulator import Cluster
 
@@ -173,6 +175,8 @@ def test_elysium_needs_fewer_changes_than_joint_for_a_step():
         ({"learned": "x"}, "a Profile and a Predictor"),
         ({"predictor": LastValue}, "a Profile and a Predictor"),
         ({"mode": "both"}, "one of 'reactive', 'proactive'"),
+        ({"past": {"source": ("x",)}}, "{source: loads}"),
+        ({"past": {"source": (1.0, float("nan"))}}, "below 0 or no number"),
     ],
 )
 def test_knobs_that_make_no_sense_are_refused(knobs, said):
@@ -234,3 +238,14 @@ def test_it_works_where_cpu_is_metered_in_nothing_but_busy_time():
         s = replace(s, nodes={}, operators={n: replace(m, cpu=None) for n, m in s.operators.items()})
         state, decision = policy.step(state, s)
     assert (decision.deployment.parallelism["b"], decision.deployment.workers) == (6, 2)
+
+
+def test_behind_a_look_ahead_it_learns_the_same_cost_of_a_record():
+    """`Predictive` shows windows as they would be: CPU grows with what is done, and a record costs what it did."""
+    snapshot = play(Static(), workload.Constant(100), 2)[-1].snapshot
+    real, twice = (Running().see(TOP.topology, s) for s in (snapshot, as_if(TOP.topology, snapshot, {"source": 150.0})))
+    for name in TOP.topology.order:
+        assert twice.profile().cpu[name].curve(1.0) == pytest.approx(real.profile().cpu[name].curve(1.0))
+    assert as_if(TOP.topology, snapshot, {"source": 110.0}).operators["counter"].cpu == pytest.approx(
+        1.1 * snapshot.operators["counter"].cpu
+    )

@@ -34,6 +34,8 @@ from dspkit.profile.running import Running
 
 TOP = topologies.rolling_top_words()
 EMPTY = {"format": 1, "selectivity": [], "shares": {}, "overhead": None}
+NET = {"kind": "net", "hidden": [[1, 2]], "out": [1, 2, 3], "low": [0, 0], "span": [1, 1], "slope": 0}
+POINTS = {"kind": "points", "x": [1, 0], "y": [1, 2], "slope": 1}
 SEEN = {"error": None, "count": 1, "seen": [0, 1]}
 NOISY = replace(TOP, plant=replace(TOP.plant, noise=0.05))
 
@@ -177,6 +179,8 @@ def test_a_profile_is_saved_as_text_and_read_back_whole(kind, tmp_path, half_an_
     [
         "", "[]", '{"format": 1}', '{"format": 9, "cpu": {}}', '{"format": 1, "cpu": {"a": 3}, "selectivity": []}',
         json.dumps({**EMPTY, "cpu": {"a": {"curve": {"kind": "os"}, **SEEN}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": POINTS, **SEEN}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": NET, **SEEN}}}),
         json.dumps({**EMPTY, "cpu": {"a": {"curve": {"kind": "line", "intercept": math.nan, "slope": 1}, **SEEN}}}),
     ],
 )  # fmt: skip
@@ -193,6 +197,7 @@ def test_what_is_no_profile_is_refused_in_words(text, tmp_path):
     [
         (lambda: learn(History(TOP.topology)), "a History with steps"),
         (lambda: learn("x"), "a History with steps"),
+        (lambda: learn(run(Static(), TOP.simulator(), steps=1), mean_over_s=math.nan), "seconds above 0"),
         (lambda: fit_curve([1, 2], [1]), "as many of both"),
         (lambda: fit_curve([], []), "as many of both"),
         (lambda: fit_curve([1, np.nan], [1, 2]), "numbers >= 0"),

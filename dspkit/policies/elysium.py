@@ -16,6 +16,7 @@ arrives where queues hold the source back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -91,7 +92,12 @@ class Elysium(Knobs):
                 expected="a Profile and a Predictor, or None",
                 fix="as in Elysium(learned=profile.learn(history))",
             )
-        past = {s: tuple(map(float, rates)) for s, rates in dict(self.past).items()}
+        try:
+            past = {s: tuple(map(float, rates)) for s, rates in dict(self.past).items()}
+        except (TypeError, ValueError) as error:
+            raise KnobError(f"past: {error}", expected="{source: loads}", fix="as in {'source': (90, 120)}") from error
+        if not all(0 <= rate < math.inf for rates in past.values() for rate in rates):
+            raise KnobError("past with a load below 0 or no number", expected="records/s", fix="mend the series")
         object.__setattr__(self, "past", FrozenMap(past))
 
     def init(self, topology: Topology, seed: int = 0) -> State:

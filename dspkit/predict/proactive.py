@@ -70,8 +70,8 @@ def _busier(m: OperatorMetrics, ratio: float) -> tuple[OperatorMetrics, float]:
     done = m.processing_rate * ratio if most is None else min(m.processing_rate * ratio, max(most, m.processing_rate))
     did = done / m.processing_rate if m.processing_rate > 0 else 1.0
     busy = min(1.0, m.utilisation * ratio)
-    came, sent = m.input_rate * ratio, m.output_rate * did
-    return replace(m, input_rate=came, processing_rate=done, output_rate=sent, utilisation=busy), did
+    came, sent, cpu = m.input_rate * ratio, m.output_rate * did, None if m.cpu is None else m.cpu * did
+    return replace(m, input_rate=came, processing_rate=done, output_rate=sent, utilisation=busy, cpu=cpu), did
 
 
 def _ratios(topology: Topology, snapshot: Snapshot, then: Mapping[str, float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,12 @@ class Points:
     x: tuple[float, ...]
     y: tuple[float, ...]
     slope: float
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or not self.x or any(b < a for a, b in pairwise(self.x)):
+            raise MetricError(
+                f"{len(self.x)} x and {len(self.y)} y", expected="as many of both, x rising", fix="fit the curve again"
+            )
 
     def __call__(self, x: Any) -> Any:
         at = np.asarray(x, dtype=float)

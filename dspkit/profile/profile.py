@@ -224,6 +224,7 @@ def _unpacked(told: Mapping[str, Any]) -> Profile:
     def unpack(f: Mapping[str, Any]) -> Fitted:
         curve = dict(f["curve"])
         made = _CURVES[curve.pop("kind")](**{k: _tuples(v) for k, v in curve.items()})
+        made(0.0)  # a net of the wrong shape is found here
         return Fitted(made, _number(f["error"]), int(f["count"]), tuple(map(float, f["seen"])))  # type: ignore[arg-type]
 
     ratios = {

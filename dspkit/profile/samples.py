@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from statistics import fmean
 
 from ..core import Edge, OperatorMetrics, Snapshot, Step, Topology
@@ -33,6 +35,8 @@ def samples(history: History, *, mean_over_s: float = 60.0) -> Samples:
     """
     if not isinstance(history, History) or not len(history):
         raise MetricError(f"history {history!r}"[:100], expected="a History with steps", fix="pass what run() returns")
+    if isinstance(mean_over_s, bool) or not isinstance(mean_over_s, Real) or not 0 < mean_over_s < math.inf:
+        raise MetricError(f"mean_over_s={mean_over_s!r}", expected="seconds above 0", fix="as in 60")
     topology = history.topology
     cpu: dict[str, list[tuple[float, float]]] = {name: [] for name in topology.order}
     nodes: list[tuple[float, float]] = []

@@ -56,7 +56,7 @@ class Cluster(Simulator):
         scheduler: Scheduler = round_robin,
     ):
         """`nodes` are those of the first application's plant if none are given."""
-        topology = merge({name: _topology(app) for name, app in apps.items()})
+        topology = merge({name: _topology(app) for name, app in apps.items()} if isinstance(apps, Mapping) else apps)
         self.apps = dict(apps)
         first = next(iter(self.apps.values()))
         shared = first.plant.nodes if nodes is None else nodes
