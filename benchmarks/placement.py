@@ -56,7 +56,10 @@ def proven_share() -> Claim:
     table = _table()
     proven = [runs["own"].proven for runs in table.values()]
     gaps = {
-        f"{name}, {solver}": run.gap for name, runs in table.items() for solver, run in runs.items() if not run.proven
+        f"{name}, {solver}": round(run.gap, 4) if math.isfinite(run.gap) else "nothing found"
+        for name, runs in table.items()
+        for solver, run in runs.items()
+        if not run.proven
     }
     return Claim(sum(proven) / len(proven), "share", target=1.0, detail=gaps)
 

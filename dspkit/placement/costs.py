@@ -112,3 +112,22 @@ def folded(problem: Problem, costs: Costs) -> Costs:
     reached = np.where(np.isfinite(problem.network.delay_s), problem.network.delay_s, 0.0)
     node = costs.node + costs.response * problem.times_s
     return Costs(costs.constant, 0.0, node, costs.link + costs.response * reached, costs.kind)
+
+
+def equal_operators(problem: Problem, costs: Costs | None = None) -> list[int]:
+    """For each operator the index of the first one equal to it: exchanging the two changes nothing."""
+    app = problem.application
+    size = len(app.operators)
+    rate = np.full((size, size), -1.0)
+    kinds = np.full((size, size), -1, np.int64)
+    for e, (a, b) in enumerate(app.ends.tolist()):
+        rate[a, b] = app.rate_per_s[e]
+        kinds[a, b] = 0 if costs is None else costs.kind[e]
+    node = problem.allowed if costs is None else costs.node
+    first: dict[Any, int] = {}
+    found = []
+    for i in range(size):
+        rows = (node[i], problem.times_s[i], rate[i], rate[:, i], kinds[i], kinds[:, i])
+        key = (float(app.demand[i]), *(np.ascontiguousarray(row).tobytes() for row in rows))
+        found.append(first.setdefault(key, i))
+    return found

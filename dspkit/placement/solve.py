@@ -7,12 +7,9 @@ from typing import Any
 
 from ..errors import PlacementError
 from .answer import Answer, Watch
-from .branch import equal_operators
 from .brute import brute_force
-from .costs import AIMS, Costs, along, single, weighted
-from .highs import highs
+from .costs import AIMS, Costs, along, equal_operators, single, weighted
 from .metrics import NETWORK_METRICS, Ranges, Weights
-from .own import own
 from .problem import Problem
 
 SOLVERS = ("own", "highs", "brute")
@@ -67,7 +64,13 @@ def minimise(
     if solver == "brute":
         return brute_force(problem, costs)
     limits: dict[str, Any] = {"time_limit_s": time_limit_s, "gap": gap, "progress": progress}
-    return own(problem, costs, **limits) if solver == "own" else highs(problem, costs, **limits)
+    if solver == "highs":
+        from .highs import highs
+
+        return highs(problem, costs, **limits)
+    from .own import own  # loads compiled code, which pictures and metrics do without
+
+    return own(problem, costs, **limits)
 
 
 def exact_ranges(
