@@ -76,9 +76,9 @@ def branch(
     )
     graph = (costs.node, costs.link, kinds, alpha, problem.times_s, delay, app.demand, np.array(app.order, np.int64))
     classes, tables = np.array(head, np.int64), (up0, down0, pairs, half)
-    toll = np.zeros(nodes)
+    toll, work = np.zeros(nodes), np.zeros((6, max(nodes, operators)), np.int64)
     open_ = (where, free, count, closed, np.inf, ready, tail, price, length, best, summary)
-    if not estimate(*open_, *graph, classes, *tables, toll) < np.inf:
+    if not estimate(*open_, *graph, classes, *tables, toll, work) < np.inf:
         return x, loss, np.inf, 0
     floor = -np.inf
     if len(head) > 1:
@@ -99,7 +99,7 @@ def branch(
     arrays: tuple[Any, ...] = (
         state, where, free, used, count, closed, load, np.zeros((depth + 1, nodes), np.int64), child_bound, children,
         position, kept, least, clock.gap, sequence, last, ready, tail, price, length, best, summary,
-        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), *graph, group, classes, *tables, toll,
+        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), *graph, group, classes, *tables, toll, work,
         _alike(problem, costs, tight), rate, net.bandwidth_per_s, tight,
     )  # fmt: skip
     bound, steps = floor, 19_999

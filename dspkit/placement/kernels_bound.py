@@ -39,11 +39,56 @@ def room_for(free: float, demand: float, most: int) -> int:
 
 
 @lean
+def matched(count: Array, free: Array, price: Array, demand: Array, head: Array, work: Array) -> bool:
+    """Whether all open operators can have a place at once, each as small as the smallest (augmenting paths).
+
+    work, rows: 0 class of each operator, 1 its place, 2 those to look at; 3 places taken on each node, 4 whether it was
+    seen, 5 the operator that it was seen from.
+    """
+    nodes, members, least = len(free), 0, np.inf
+    for g in range(len(count)):
+        if demand[head[g]] > 0.0:
+            least = min(least, demand[head[g]])
+            for _ in range(count[g]):
+                work[0, members], work[1, members] = g, -1
+                members += 1
+    for v in range(nodes):
+        work[3, v] = 0
+    for item in range(members):
+        for v in range(nodes):
+            work[4, v] = 0
+        work[2, 0] = item
+        first, last, found = 0, 1, -1
+        while first < last and found < 0:
+            j = work[2, first]
+            first += 1
+            for v in range(nodes):
+                if work[4, v] == 1 or not price[work[0, j], v] < np.inf:
+                    continue
+                work[4, v], work[5, v] = 1, j
+                if work[3, v] < room_for(free[v], least, members):
+                    found = v
+                    break
+                for k in range(members):
+                    if work[1, k] == v:
+                        work[2, last] = k
+                        last += 1
+        if found < 0:
+            return False
+        work[3, found] += 1
+        v = found
+        while v >= 0:  # each moves on to the place it was seen from
+            j = work[5, v]
+            v, work[1, j] = work[1, j], v
+    return True
+
+
+@lean
 def estimate(
     x: Array, free: Array, count: Array, closed: Array, limit: float, ready: Array, tail: Array, price: Array,
     length: Array, best: Array, summary: Array, node: Array, link: Array, kinds: Array, alpha: float, times: Array,
     delay: Array, demand: Array, order: Array, head: Array, up0: Array, down0: Array, pairs: Array, half: Array,
-    toll: Array,
+    toll: Array, work: Array,
 ) -> float:  # fmt: skip
     """A bound on every way to go on; fills price and length of each place of each open class.
 
@@ -185,5 +230,11 @@ def estimate(
             if filled < count[g]:
                 return np.inf
             farthest = max(farthest, best[count[g] - 1])
+        kinds_open, members = 0, 0
+        for g in range(len(count)):
+            kinds_open += 1 if count[g] > 0 else 0
+            members += count[g]
+        if kinds_open > 2 and 2 * kinds_open > members and not matched(count, free, price, demand, head, work):
+            return np.inf
     summary[2], summary[3] = rest, farthest
     return placed + rest + alpha * farthest

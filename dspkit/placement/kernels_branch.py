@@ -66,7 +66,7 @@ def search(
     sequence: Array, last: int, ready: Array, tail: Array, price: Array, length: Array, best: Array, summary: Array,
     take: Array, keep: Array, node: Array, link: Array, kinds: Array, alpha: float, times: Array, delay: Array,
     demand: Array, order: Array, group: Array, head: Array, up0: Array, down0: Array, pairs: Array, half: Array,
-    toll: Array, alike: Array, rate: Array, bandwidth: Array, tight: bool,
+    toll: Array, work: Array, alike: Array, rate: Array, bandwidth: Array, tight: bool,
 ) -> int:  # fmt: skip
     """Look at up to `steps` more branches; 1 once all is proven, else 0. All that is needed to go on is in the arrays.
 
@@ -85,7 +85,7 @@ def search(
             children[t] = 0
             bound = estimate(x, free, count, closed, cutoff, ready, tail, price, length, best, summary, node, link,
                              kinds, alpha, times, delay, demand, order, head, up0, down0, pairs, half,
-                             toll)  # fmt: skip
+                             toll, work)  # fmt: skip
             if bound >= cutoff:
                 continue
             if t == depth_end:
