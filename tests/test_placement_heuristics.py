@@ -151,6 +151,15 @@ def test_a_clock_of_another_unit_changes_no_placement(name):
     assert one.placement.tolist() == other.placement.tolist()
 
 
+def test_hierarchical_looks_only_inside_what_the_level_above_used():
+    problem = placement.scenario("diamond", 36, seed=1)
+    found = hierarchical(problem, Weights(1, 0, 0), Ranges((0.05, 0.3), (-1, 0), (0, 1)))
+    assert found.details["levels"] == (2, 4, 8, 16, 36)
+    assert found.details["searched"][0] == 2
+    assert found.details["searched"][-1] < 36
+    assert len(set(found.placement.tolist())) <= found.details["searched"][-1]
+
+
 def test_penalties_lie_between_0_and_1_and_response_and_usage_agree_for_equal_speeds():
     for seed in range(5):
         delta = penalties(random_problem(seed).network, ALL)

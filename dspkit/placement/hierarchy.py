@@ -40,10 +40,11 @@ def hierarchical(
     problem = task.problem
     levels = build(problem.network, weights, groups)
     kept = set(range(len(levels[0][0].nodes)))
-    put_back = 0
+    put_back, searched = 0, []
     for depth, (network, members) in enumerate(levels):
         here = Problem(problem.application, network, _lifted(problem, levels, depth))
         everything = set(range(len(network.nodes)))
+        searched.append(len(kept))
         x = exact.within(here, kept)
         if x is None and kept != everything:
             put_back += 1
@@ -55,7 +56,9 @@ def hierarchical(
         kept = {v for u in used for v in members[u]}
     assert x is not None
     sizes = tuple(len(network.nodes) for network, _ in levels)
-    return task.answer(x, "hierarchical ODP", levels=sizes, solves=exact.solves, put_back=put_back)
+    return task.answer(
+        x, "hierarchical ODP", levels=sizes, solves=exact.solves, put_back=put_back, searched=tuple(searched)
+    )
 
 
 Level = tuple[Network, list[list[int]]]  # and the elements of the next finer level in each of its nodes

@@ -200,3 +200,17 @@ def test_the_thesis_cluster():
     assert np.mean(pings) == pytest.approx(29.5, abs=0.1)  # 5 standard errors are 0.09
     with pytest.raises(KnobError, match="'node-9'"):
         thesis_cluster(Unreliable(600, "node-9"))
+
+
+def test_a_constant_lat_max_weighs_latency_less_in_a_small_network():
+    """The prototype's 38 ms: between nodes 10 ms apart latency then counts a quarter, and a busy node is left."""
+    a, b, c = (("alpha", 0), ("beta", 0), ("gamma", 0))
+    talk = {c: ((a, 10.0),), a: ((c, 10.0),)}
+    where = {a: (0, 0), b: (1, 0), c: (0, 0)}
+    view = _view([(0, 0), (10, 0)], where, talk)
+    view.points[0, 3] = 0.9
+    assert plan(view, Rules(w_utilisation=0.5)) is None
+    move = plan(view, Rules(w_utilisation=0.5, fixed_latency_max=38.0))
+    assert move.end == (1, 0)
+    far = [distances((0, 0, 1, 0), view.points, Weights(1, 0, 0.5), m).tolist() for m in (10, 38)]
+    assert far == [pytest.approx([0.45, 1.0]), pytest.approx([0.45, 10 / 38])]

@@ -42,6 +42,13 @@ class Rules(Knobs):
     candidates: int = knob(5, "nearest nodes that are looked at", low=1, high=64, source="the prototype")
     gamma: float = knob(0.1, "part of the force that a step follows", low=1e-6, high=10.0, source="nardelli")
     force_limit: float = knob(1.0, "force at which springs rest (tuples/s x ms)", low=1e-9, high=1e6, source="nardelli")
+    fixed_latency_max: float = knob(
+        0.0,
+        "Lat_max as a constant (38 ms in the prototype); 0: the greatest known distance",
+        low=0.0,
+        high=1e4,
+        unit="ms",
+    )
     skip_local: bool = knob(
         False, "neighbours on the same node do not pull, as in the prototype", choices=(False, True)
     )
@@ -123,7 +130,8 @@ def _wish(executor: Executor, at: int, view: View, rules: Rules) -> Array | None
         place = median(points, rates, origin)
     known: Array = np.logical_not(np.isnan(view.points).any(axis=1))
     far = np.full(len(known), np.inf)
-    far[known] = distances((*place, 1, 0), view.points[known], rules.weights, latency_max(view.points))
+    longest = rules.fixed_latency_max or latency_max(view.points)
+    far[known] = distances((*place, 1, 0), view.points[known], rules.weights, longest)
     return far
 
 
