@@ -81,6 +81,7 @@ def test_workers_and_parallelism_move_each_on_its_own_and_nothing_is_lost(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_stela_has_a_worker_added_and_the_congested_operator_gets_its_slots(cluster: SparkCluster, spark: Any) -> None:
     """4 ms a record: 250 records/s for an instance of `work`, which is offered 550."""
     start = Deployment({"read": 1, "work": 1, "count": 1}, workers=1)
