@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+import subprocess
+import sys
+import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +20,7 @@ from hypothesis import strategies as st
 from dspkit import Deployment, Topology, workload
 from dspkit.apps import word_count
 from dspkit.apps.service import Service
-from dspkit.spark import TraceSource, errors, state
+from dspkit.spark import TraceSource, errors, nodes, processes, query, state
 from dspkit.spark.checkpoint import Checkpoint
 from dspkit.spark.collector import Totals
 from dspkit.spark.errors import CheckpointError
@@ -24,6 +30,7 @@ from dspkit.spark.functions import GROUPS, as_schema
 from dspkit.spark.meter import EVERY_S
 from dspkit.spark.snapshots import Window, snapshot
 from dspkit.spark.state import Plan
+from dspkit.spark.supervisor import Supervisor
 
 SCHEMA = stamped(as_schema("word string, n int64"), "split")
 
@@ -218,3 +225,67 @@ def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
     for before in (nothing, full):  # a second's work waits; also when no source took anything of late
         assert allowance(before, full, [1, 1, 3], inputs)[0] == 0
+
+
+def test_nodes_share_the_time_between_two_readings() -> None:
+    before, after = (10.0, {"a": 1.0, "gone": 5.0}), (14.0, {"a": 3.0, "new": 1.0, "over": 9.0})
+    assert nodes.shares(before, after) == {"a": 0.5, "new": 0.25, "over": 1.0}
+    assert nodes.shares(after, after) == {}
+    first, second = nodes.machine(), nodes.machine()
+    assert first[0] <= second[0]
+    assert set(first[1]) == {"localhost"}
+
+
+def test_what_runs_below_a_process_is_found_and_can_be_ended() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        while len(found := processes.below({parent.pid})) < 1 or "time.sleep(60)" not in found[0].command:
+            time.sleep(0.02)
+        assert all(p.resident_bytes > 0 for p in found)
+        processes.kill(found, grace_s=0.0)
+        assert parent.wait(30) is not None
+    assert processes.below({parent.pid}) == []
+
+
+def test_a_frame_that_a_query_emptied_still_says_how_many_came() -> None:
+    schema = stamped(as_schema("n int64"), "somebody")
+    records, seconds = query.unpack(struct.pack("<qq", 5_000_000, 7), schema)
+    assert (records.rows, records.batch.num_rows, seconds) == (7, 0, 0.005)
+    assert records.batch.schema.names == ["n"]
+
+
+@dataclass
+class _Query:
+    """An engine that dies as often as it is told, of one error."""
+
+    deaths: list[str]
+
+    def start(self, k: Any, zero_micros: int) -> None:
+        pass
+
+    def ready(self, wait_s: float) -> bool:
+        return True
+
+    def alive(self) -> bool:
+        return not self.deaths
+
+    def error(self) -> Exception:
+        return RuntimeError(self.deaths.pop())
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("why", "deaths", "given_up"),
+    [("ExecutorLostFailure", 5, False), ("ExecutorLostFailure", 11, True), ("broken", 1, False), ("broken", 3, True)],
+)
+def test_a_lost_machine_counts_little_against_the_restarts_of_a_job(why: str, deaths: int, given_up: bool) -> None:
+    engine = _Query([why] * deaths)
+    keeper = Supervisor(lambda: engine, lambda: 0, [1], 0, 2, lambda: None)  # type: ignore[arg-type, return-value]
+    keeper.ready(1)
+    end = time.monotonic() + 30
+    while engine.deaths and keeper.failed is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (keeper.failed is not None) == given_up
+    keeper._ended.set()

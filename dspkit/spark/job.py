@@ -45,8 +45,8 @@ class SparkJob:
     """Run `topology` on Spark: `functions` say what its operators do, `sources` what they read.
 
     `master="local[64]"` has 64 slots on this machine; a `SparkCluster`'s workers are a second knob of the job. In
-    `mode="realtime"` operators work at the same time, in "microbatch" they take turns. `checkpoint` is a folder to start
-    again from; without one nothing stays. An epoch ends after `epoch_s`, or by a rescale. `engine="plain"`: no jar.
+    `mode="realtime"` operators work at the same time, in "microbatch" they take turns. `checkpoint` is a folder to go
+    on from; without one nothing stays. An epoch ends after `epoch_s`, or by a rescale. `engine="plain"`: no jar.
     """
 
     def __init__(
