@@ -16,10 +16,10 @@ from ..errors import PlacementError
 from .answer import Answer
 from .costs import Costs
 from .greedy import Task, first_fit
-from .kernels_neighbours import MARGIN, best_neighbour, cost
 from .metrics import Ranges, Weights
 from .problem import Array, Placement, Problem
 
+MARGIN = 1e-12  # two losses nearer than this are equal
 STRATEGIES, PICKS = ("co-locate", "swap", "move"), ("each", "all", "exhaust")
 Step = tuple[str, Placement, float]  # what was done, what came of it, its loss
 
@@ -94,6 +94,9 @@ class Search:
     """Descents and kicks on the compiled neighbourhoods of one task."""
 
     def __init__(self, task: Task, time_limit_s: float = math.inf, pick: str = "all"):
+        from .kernels_neighbours import best_neighbour, cost  # compiled code is loaded when it is needed
+
+        self._evaluate, self._best_neighbour = cost, best_neighbour
         self.pick, self.task, self.graph = pick, task, arrays(task.problem, task.costs)
         self.movable = np.ones(len(task.problem.application.operators), bool)
         self.movable[list(task.problem.pinned)] = False
@@ -105,10 +108,10 @@ class Search:
         return time.perf_counter() >= self.until
 
     def cost(self, x: Placement) -> float:
-        return float(cost(x, *self.graph))
+        return float(self._evaluate(x, *self.graph))
 
     def _best(self, x: Placement, strategy: int, limit: float, tabu: Array) -> Step | None:
-        found, what, to = best_neighbour(x.copy(), strategy, self.nodes, self.movable, tabu, limit, *self.graph)
+        found, what, to = self._best_neighbour(x.copy(), strategy, self.nodes, self.movable, tabu, limit, *self.graph)
         if what < 0:
             return None
         y = x.copy()
