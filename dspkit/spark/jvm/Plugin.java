@@ -12,12 +12,19 @@ import org.apache.spark.api.plugin.SparkPlugin;
 /** Tells executors that are not the driver when an epoch shall end: the versions of all jobs, asked for often. */
 public final class Plugin implements SparkPlugin {
   private static final Map<Integer, Long> VERSIONS = new ConcurrentHashMap<>();
+  private static final Map<String, long[]> FILLED = new ConcurrentHashMap<>();
   private static final long EVERY_MS = 25;
 
   /** The version of a job as this process knows it; `otherwise` where it has heard nothing yet. */
   static long version(int job, long otherwise) {
     Job here = Job.get(job);
     return here != null ? here.version() : VERSIONS.getOrDefault(job, otherwise);
+  }
+
+  /** How many records each partition of a source's log has, as this process knows it; null if it does not. */
+  static long[] filled(int job, int operator) {
+    Job here = Job.get(job);
+    return here != null ? here.filled(operator) : FILLED.get(job + "." + operator);
   }
 
   @Override
@@ -30,7 +37,7 @@ public final class Plugin implements SparkPlugin {
 
       @Override
       public Object receive(Object message) {
-        return new java.util.HashMap<>(Job.versions());
+        return "filled".equals(message) ? Job.filled() : Job.versions();
       }
     };
   }
@@ -61,6 +68,7 @@ public final class Plugin implements SparkPlugin {
       try {
         Thread.sleep(EVERY_MS);
         VERSIONS.putAll((Map<Integer, Long>) context.ask("versions"));
+        FILLED.putAll((Map<String, long[]>) context.ask("filled"));
       } catch (InterruptedException end) {
         return;
       } catch (Exception error) {
