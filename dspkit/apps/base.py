@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Operator, Topology
 from ..errors import KnobError
-from ..workload import Workload
+from ..workload import Jump, Workload
 from .service import Service
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..spark import Function, SparkJob, TraceSource
 
     Array = np.ndarray[Any, np.dtype[Any]]
+MOST = 10  # instances of an operator: six of them fit into the 64 slots of a small machine
 KEPT = 360  # windows of ten seconds that are remembered: an hour's
 Answers = dict[str, dict[Any, Any]]  # what each keyed operator must know, by key
 
@@ -36,6 +37,12 @@ class LiveApp:
     micros: Mapping[str, float]  # service time of a record by operator, besides the work itself
     rates: tuple[float, float]  # records/s before and after the step of the demo's load
     records: str = "records"  # what they are called
+    target_latency_s: float = 0.5
+
+    @property
+    def load(self) -> Workload:
+        """A load that steps up after forty seconds."""
+        return Jump(*self.rates, 40.0)
 
     def timed(self, micros: Mapping[str, float] | float | None = None, cpu: bool = False) -> dict[str, Function]:
         """The functions, each with its service time: the app's own, or `micros`, of one or of all operators."""
@@ -92,7 +99,7 @@ class Paid:
 
 def chain(*names: str, stateful: Sequence[str] = ()) -> Topology:
     """One operator after the other, some of which keep state."""
-    operators = tuple(Operator(name, stateful=name in stateful) for name in names)
+    operators = tuple(Operator(name, MOST, stateful=name in stateful) for name in names)
     return Topology(operators, tuple(zip(names, names[1:], strict=False)))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core import Operator, Topology
-from .base import KEPT, Answers, LiveApp, forget
+from .base import KEPT, MOST, Answers, LiveApp, forget
 from .draw import draw
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TOPOLOGY = Topology(
     (
-        *map(Operator, ("read", "filter", "classify")),
-        *(Operator(name, stateful=True) for name in ("index", "statistics", "consume")),
+        *(Operator(name, MOST) for name in ("read", "filter", "classify")),
+        *(Operator(name, MOST, stateful=True) for name in ("index", "statistics", "consume")),
     ),
     (
         ("read", "filter"), ("filter", "index"), ("filter", "classify"), ("classify", "statistics"),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core import Operator, Topology
-from .base import Answers, LiveApp
+from .base import MOST, Answers, LiveApp
 from .draw import draw
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TOPOLOGY = Topology(
     (
-        *map(Operator, ("read", "stop_words", "language", "dictionary")),
-        *(Operator(name, stateful=True) for name in ("count", "store")),
+        *(Operator(name, MOST) for name in ("read", "stop_words", "language", "dictionary")),
+        *(Operator(name, MOST, stateful=True) for name in ("count", "store")),
     ),
     (
         ("read", "stop_words"), ("stop_words", "language"), ("language", "count"), ("language", "dictionary"),

@@ -76,9 +76,10 @@ class _Look:
             for mark, end in zip(known, until, strict=False):
                 name, at = mark.where
                 self._ends[name] = _after(path / name, at, end - mark.number) if name else 0
-            name, at = known[-1].where  # what was seen since is counted again
-            self._ends[name] = at
-            self._counts.append(known[-1].number)
+            name, at = known[-1].where  # what was seen since comes first: before the lines of any other file
+            lines, size = _rest(path / name, at) if name else (0, 0)
+            self._ends[name] = at + size
+            self._counts.append(known[-1].number + lines)
 
     def look(self) -> list[tuple[int, list[Mark]]]:
         fresh: list[list[Mark]] = [[] for _ in self._counts]
@@ -119,6 +120,17 @@ def _after(file: Path, at: int, lines: int) -> int:
             return at + sum(map(len, islice(opened, lines)))
     except FileNotFoundError:
         return at
+
+
+def _rest(file: Path, at: int) -> tuple[int, int]:
+    """Whole lines of a file from there on, and their bytes."""
+    lines = size = 0
+    with file.open("rb") as opened:
+        opened.seek(at)
+        for line in opened:
+            if line.endswith(b"\n"):
+                lines, size = lines + 1, size + len(line)
+    return lines, size
 
 
 _NOTHING: tuple[int, str, BinaryIO | None] = (-1, "", None)

@@ -2,8 +2,9 @@
 
 from .explorer import Explorer
 from .lesson import Lesson
+from .live import LiveExplorer
 from .picker import EtpPicker
 from .sensitivity import Sensitivity
 from .settings import Settings
 
-__all__ = ["EtpPicker", "Explorer", "Lesson", "Sensitivity", "Settings"]
+__all__ = ["EtpPicker", "Explorer", "Lesson", "LiveExplorer", "Sensitivity", "Settings"]
