@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import apps
 from ..core import Backend, Deployment, Policy
+from ..frozen import FrozenMap
 from ..knobs import call
 from .explorer import Explorer
 from .run import Run
@@ -16,17 +17,20 @@ from .settings import Settings, imports
 
 @dataclass(frozen=True)
 class LiveSettings(Settings):
-    """All that a live run depends on."""
+    """All that a live run depends on; `job` has what SparkJob was told besides."""
+
+    job: Mapping[str, Any] = field(default_factory=FrozenMap)
 
     def code(self) -> str:
         """The same run as code to copy."""
+        job = "".join(f", {name}={value!r}" for name, value in self.job.items())
         load = f"app.load * {self.scale:g}" if self.scale != 1 else "app.load"
         loop = [f"steps={self.windows}"] + ([f"settle={self.settle}"] if self.settle else [])
         return (
             f"from dspkit import Deployment, apps, plots, run\n{imports(self.policy)}\n"
             f"app = apps.available()[{self.app!r}]()\n"
             f"start = Deployment({dict(self.parallelism)})\n"
-            f"with app.job({load}, deployment=start, window_s={self.window_s:g}) as job:\n"
+            f"with app.job({load}, deployment=start, window_s={self.window_s:g}{job}) as job:\n"
             f"    history = run({call(self.policy)}, job, {', '.join(loop)})\n"
             f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
         )
@@ -53,7 +57,9 @@ class LiveExplorer(Explorer):
         return apps.available()
 
     def _settings(self, app: str, policy: Policy, windows: int) -> Settings:
-        return LiveSettings(app, policy, windows=windows, window_s=self._window_s, settle=1)
+        return LiveSettings(
+            app, policy, windows=windows, window_s=self._window_s, settle=1, job=FrozenMap(self._job_settings)
+        )
 
     def _begin(self, run: Run) -> Backend:
         s = run.settings
