@@ -102,3 +102,31 @@ def realtime_over_by_hand() -> Claim:
     """Throughput of word count in real-time mode over that of micro-batches written by hand, in one run."""
     ours, by_hand = _ours("realtime"), _by_hand()
     return Claim(ours / by_hand, "x", target=0.5, detail={"ours": ours, "by hand": by_hand})
+
+
+def _parity() -> dict[str, float]:
+    """How far a plant fitted at two parallelisms is off at two others; measured once for both claims."""
+    from dspkit.apps import available
+    from dspkit.reproduce import parity_live
+
+    if not _off:
+        app = available()["word_count"]()
+        for row in parity_live.rows(app, parity_live.live(app)):
+            _off[f"throughput at {row.k} under {row.offered:g}/s"] = 100 * row.throughput_off
+            _off[f"latency at {row.k} under {row.offered:g}/s"] = 100 * row.latency_off
+    return _off
+
+
+_off: dict[str, float] = {}
+
+
+def parity_throughput_percent() -> Claim:
+    """The worst error of a fitted plant's throughput at parallelisms that it was not fitted to; IO-bound."""
+    off = {name: value for name, value in _parity().items() if name.startswith("throughput")}
+    return Claim(max(off.values()), "%", 10.0, "lower", off)
+
+
+def parity_latency_percent() -> Claim:
+    """The same for mean latency."""
+    off = {name: value for name, value in _parity().items() if name.startswith("latency")}
+    return Claim(max(off.values()), "%", 25.0, "lower", off)
