@@ -46,7 +46,7 @@ SPARK = [pytest.mark.spark, pytest.mark.slow]  # of the notebook that starts one
 )
 def test_runs_at_smoke_size(path, tmp_path, monkeypatch):
     monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))  # what it saves stays out of the checkout
-    execute(path, smoke=True, timeout_s=120)
+    execute(path, smoke=True, timeout_s=300)
 
 
 def test_runs_in_its_own_folder_with_this_python(run, tmp_path, monkeypatch):

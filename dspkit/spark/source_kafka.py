@@ -44,7 +44,7 @@ class KafkaSource(LogSource):
     servers: str = "127.0.0.1:9092"
     since: str = field(default="earliest", kw_only=True)
     text: bool = field(default=True, kw_only=True)
-    settings: Mapping[str, Any] = field(default_factory=FrozenMap, kw_only=True)
+    settings: Mapping[str, Any] = field(default_factory=FrozenMap, kw_only=True, repr=False)  # passwords, maybe
 
     def __post_init__(self) -> None:
         kind = "string" if self.text else "binary"

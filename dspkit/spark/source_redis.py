@@ -34,7 +34,7 @@ class RedisSource(LogSource):
 
     streams: Sequence[str]
     fields: Any = field(kw_only=True)
-    url: str = field(default="redis://127.0.0.1:6379/0", kw_only=True)
+    url: str = field(default="redis://127.0.0.1:6379/0", kw_only=True, repr=False)  # a password, maybe
     since: str = field(default="earliest", kw_only=True)
 
     def __post_init__(self) -> None:
