@@ -16,7 +16,7 @@ from dspkit.apps.draw import draw, share
 from dspkit.errors import DspkitError
 from dspkit.workload import Jump
 
-LOAD = Jump(200, 800, 6)
+LOAD = Jump(40, 120, 30)  # 70 s: seven windows, and bidders who pause
 
 
 @pytest.fixture(params=sorted(available()))

@@ -104,7 +104,7 @@ def rank(batches: Iterator[Any], known: dict[int, list[dict[str, int]]]) -> Iter
         rows = batch.to_pydict()
         for window, number, trips in zip(rows["window"], rows["route"], rows["trips"], strict=True):
             best = {r["route"]: r["trips"] for r in known.get(window, ())}
-            best[number] = max(trips, best.get(number, 0))
+            best[number] = trips
             ranked = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:BEST]
             known[window] = [{"route": r, "trips": n} for r, n in ranked]
     yield from ()
