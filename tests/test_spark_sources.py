@@ -112,6 +112,31 @@ def test_each_record_of_a_log_counts_once(kind: str, mode: str, request: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["files", "redis"])
+def test_a_job_that_is_stopped_hard_reads_the_same_records_again(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    log, checkpoint = Log(kind, request, tmp_path / "log"), tmp_path / "checkpoint"
+    job = _job(log, checkpoint, "realtime")
+    with log.filling(1, 3000, 1000):
+        assert any(job.observe().throughput for _ in range(60))
+        job.deploy(job.deployment.scaled({"read": 2, "count": 3}))
+        job.observe()
+    job._supervisor._engine.stop()  # as if the process had ended: no cut before
+    job._supervisor._ended.set()
+    job._supervisor.failed = RuntimeError("stopped by the test")
+    job.close()
+    with log.filling(3001, 500, 2000):  # nobody looks
+        pass
+    with _job(log, checkpoint, "realtime") as job:
+        for _ in range(60):
+            snapshot = job.observe()
+            if snapshot.lag == 0 and snapshot.source_rate == 0:
+                break
+    assert _counted(checkpoint) == dict.fromkeys(range(1, 3501), 1)
+
+
+@pytest.mark.slow
 def test_a_log_that_fills_faster_than_it_is_read_waits_outside(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """200 records/s of 2000: the rest is lag, what is under way stays small, and the rates are what was written."""
     log = Log("redis", request, tmp_path / "log")
