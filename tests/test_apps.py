@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,6 +117,16 @@ def test_a_store_answers_no_faster_than_its_ceiling_however_many_ask() -> None:
         thread.join()
     assert time.time() - began >= 0.5
     assert store.Table(yahoo.campaigns()).open()(["ad-7", "ad-999"]) == [0, 99]
+
+
+def test_a_real_redis_answers_as_the_table_does(stream: Any, redis_url: str) -> None:
+    kept = store.Redis(redis_url).fill(yahoo.campaigns())
+    app, ids = yahoo.app(kept), np.arange(2000)
+    source = app.source(LOAD)
+    got = rehearse(app, [app.make(part, source.event_s(part)) for part in np.array_split(ids, 10)])
+    assert got["count"] == app.oracle(app.rows(LOAD, ids))["count"]
+    with pytest.raises(DspkitError, match="fill the store"):
+        kept.open()(["ad-1", "no ad"])
 
 
 def test_what_does_not_fit_is_refused(app: LiveApp) -> None:
