@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dspkit import History, plots
+from dspkit import History, plant, plots
 from dspkit.apps import available
 from dspkit.core import Deployment, Step
 from dspkit.errors import DspkitError
@@ -43,7 +43,7 @@ def test_a_plant_fitted_to_two_parallelisms_says_what_the_job_does_at_two_others
     for row in rows:
         assert row.throughput_off < 0.05, row
         assert row.latency_off < 0.1, row
-    assert parity_live.plant_of(app, history).network.delay_s == pytest.approx(0.02, rel=0.1)
+    assert plant.fit_live(history).network.delay_s == pytest.approx(0.02, rel=0.1)
 
 
 def test_windows_in_which_the_job_still_catches_up_are_left_out() -> None:

@@ -2,31 +2,25 @@
 
 Word count whose `split` waits 2 ms a line, as for an answer from elsewhere. The job runs at four parallelisms, each at
 three fifths of what it can do and then with more than it can do. A plant is fitted to what it did with 1 and 3
-instances, and says what it does with 2 and 4. Two things are no operator's, and come from the same windows: the time
-that records spend on their way through Spark (a delay of each link), and how much the job lets wait before an
-operator that is full (its room).
+instances (`plant.fit_live`), and says what it does with 2 and 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from statistics import mean, median
+from statistics import mean
 from typing import Any, NamedTuple
 
 from .. import plant
 from ..apps import LiveApp, available
 from ..core import Deployment, Snapshot, Step
 from ..history import History
-from ..plant import Link, Node, Plant
-from ..simulator import Simulator
-from ..workload import Constant, Trace
+from ..workload import Trace
 
 MICROS = {"split": 2000.0, "count": 20.0}
 FITTED, ASKED = (1, 3), (2, 4)
 BUSY, FULL = 0.6, 2.0  # offered, of what the instances can do
 WINDOW_S, WINDOWS, SETTLING = 2.0, 5, 2  # at each setting; those in which it settles are not counted
-_FULL = 0.9  # utilisation beyond which an operator is full
 
 
 class Row(NamedTuple):
@@ -69,54 +63,29 @@ def live(app: LiveApp, **more: Any) -> History:
             for window in range(WINDOWS):
                 snapshot = job.observe()
                 if window >= SETTLING and _steady(snapshot):
-                    # Its operators wait; that others may keep this machine's cores busy is not theirs to answer for.
-                    history.append(Step(len(history), replace(snapshot, nodes={}), None))
+                    history.append(Step(len(history), snapshot, None))
     return history
 
 
 def _steady(s: Snapshot) -> bool:
     """Whether nothing was left from before: the job does what comes, or as much as it can."""
-    full = s.operators["split"].utilisation > _FULL and s.source_rate > 1.2 * s.throughput
-    return not s.downtime_s and (full or abs(s.throughput / s.source_rate - 1) < 0.05)
-
-
-def plant_of(app: LiveApp, history: History) -> Plant:
-    """The plant behind the run, with the room before full operators and the delay of links."""
-    fitted = plant.fit(history).plant
-    services = dict(fitted.services)
-    for name in app.topology.order:
-        seen = [s.operators[name] for s in _snapshots(history) if s.operators[name].utilisation > _FULL]
-        if seen and app.topology.upstream(name):
-            room = max(1.0, median(m.backlog / m.parallelism for m in seen))
-            services[name] = replace(services[name], queue_records=room)
-    apart = {f"slot {i}": Node() for i in range(64)}  # each instance has its own: links lie between all of them
-    made = replace(fitted, services=services, nodes=apart, noise=0.0)
-    calm = [s for s in _snapshots(history) if s.latency and s.operators["split"].utilisation <= _FULL]
-    left = [s.latency.mean - _predict(app, made, s.deployment, s.source_rate)[1] for s in calm if s.latency]
-    links = len(app.topology.order) - 1
-    return replace(made, network=Link(delay_s=max(0.0, mean(left) / links) if left else 0.0))
+    full = s.operators["split"].utilisation > plant.FULL and s.source_rate > 1.2 * s.throughput
+    return plant.keeps_up(s) or (full and not s.downtime_s)
 
 
 def rows(app: LiveApp, history: History) -> list[Row]:
     """Measured and predicted at the parallelisms that the plant was not fitted to."""
     shown = [s for s in history if s.snapshot.deployment.parallelism["split"] in FITTED]
-    made = plant_of(app, History(app.topology, shown))
+    made = plant.fit_live(History(app.topology, shown))
     found = []
     for k, rate in settings():
         offered = [s for s in _snapshots(history) if s.deployment.parallelism["split"] == k]
         at = [s for s in offered if abs(s.source_rate / rate - 1) < 0.05 and s.latency]
         if k in ASKED and at:
-            said = _predict(app, made, at[0].deployment, rate)
+            said = plant.predict(history, made, at[0].deployment, rate)
             done, age = mean(s.throughput for s in at), mean(s.latency.mean for s in at if s.latency)
             found.append(Row(k, rate, done, age, *said))
     return found
-
-
-def _predict(app: LiveApp, made: Plant, deployment: Deployment, rate: float) -> tuple[float, float]:
-    """Throughput and mean latency of the simulated job."""
-    simulator = Simulator(app.topology, made, Constant(rate), deployment=deployment, window_s=10)
-    seen = [simulator.observe() for _ in range(4)][2:]
-    return mean(s.throughput for s in seen), mean(s.latency.mean if s.latency else 0.0 for s in seen)
 
 
 def _snapshots(history: History) -> Sequence[Snapshot]:
