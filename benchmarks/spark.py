@@ -176,23 +176,6 @@ def latency_p50_at_100k_ms() -> Claim:
     return Claim(1000 * s.event_latency.p50 if held else float("inf"), "ms", 60.0, "lower", detail)
 
 
-def word_count_sustained_per_s() -> Claim:
-    """The highest rate of a doubling ladder that word count keeps up with: lines/s, ten words each."""
-    from dspkit import workload
-    from dspkit.apps import word_count
-
-    best, detail = 0.0, {}
-    for rate in (5_000.0, 10_000.0, 20_000.0, 40_000.0, 80_000.0):
-        with word_count.job(workload.Constant(rate), split_micros=0, count_micros=0, window_s=6.0) as job:
-            job.observe()
-            s = job.observe()
-        detail[f"{rate:g}"] = {"throughput": s.throughput, "p50": s.event_latency.p50, "p99": s.event_latency.p99}
-        if s.throughput < 0.95 * rate:
-            break
-        best = rate
-    return Claim(best, "lines/s", target=10_000.0, detail=detail)
-
-
 def meter_overhead_percent() -> Claim:
     """Time of a task with its meter over one whose meter does nothing: 2,000 frames of 50 records, handed on."""
     import numpy as np

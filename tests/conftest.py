@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -106,6 +109,51 @@ def _page(browser: Browser, errors: list[str], *, offline: bool) -> Iterator[Pag
     page.on("requestfailed", lambda request: errors.append(f"request: {request.url[:200]} {request.failure}"))
     yield page
     context.close()
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A real Redis of our own, in memory."""
+    path = shutil.which("redis-server")
+    if path is None:
+        pytest.skip("no redis-server on PATH; to have it: apt-get install -y redis-server")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [path, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    import redis
+
+    with redis.Redis(port=port) as client:
+        for _ in range(100):
+            try:
+                client.ping()
+                break
+            except redis.ConnectionError:
+                time.sleep(0.05)
+    yield f"redis://127.0.0.1:{port}/0"
+    server.terminate()
+    server.wait(10)
+
+
+@pytest.fixture
+def stream(redis_url: str) -> Iterator[Any]:
+    import redis
+
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[tuple[str, Any]]:
+    """librdkafka's own broker, which lives as long as the producer that holds it."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 2})
+    (one,) = producer.list_topics(timeout=10).brokers.values()
+    yield f"{one.host}:{one.port}", producer
+    producer.flush(10)
 
 
 def _skipped(config: pytest.Config) -> list[pytest.TestReport]:

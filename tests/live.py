@@ -105,6 +105,13 @@ def digits(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([pa.array(batch.column("id").to_numpy() % 10)], names=["digit"])
 
 
+def numbered(batches: Iterator[Any]) -> Iterator[Any]:
+    """The number that each record of a log ends with."""
+    for batch in batches:
+        text = [str(value).split()[-1] for value in batch.columns[-1].to_pylist()]
+        yield pa.RecordBatch.from_arrays([pa.array(map(int, text), pa.int64())], names=["id"])
+
+
 def broken(batches: Iterator[Any]) -> Iterator[Any]:
     for _ in batches:
         raise ZeroDivisionError("that is mine")

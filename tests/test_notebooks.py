@@ -38,10 +38,15 @@ def test_committed_without_outputs(path):
     assert "widgets" not in json.loads(path.read_text("utf-8"))["metadata"]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+SPARK = [pytest.mark.spark, pytest.mark.slow]  # of the notebook that starts one
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=SPARK if "spark" in p.stem else (), id=p.stem) for p in NOTEBOOKS]
+)
 def test_runs_at_smoke_size(path, tmp_path, monkeypatch):
     monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))  # what it saves stays out of the checkout
-    execute(path, smoke=True, timeout_s=120)
+    execute(path, smoke=True, timeout_s=300)
 
 
 def test_runs_in_its_own_folder_with_this_python(run, tmp_path, monkeypatch):

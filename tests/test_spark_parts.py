@@ -183,7 +183,7 @@ def test_word_count_counts_the_words_of_its_lines() -> None:
     truth = Counter(word for line in batch.column("line").to_pylist() for word in line.split())
     assert sum(truth.values()) == 500 * word_count.WORDS_A_LINE
     known: dict[str, int] = {}
-    assert list(word_count.Count(0)(word_count.Split(0)(iter((batch,))), known)) == []
+    assert list(word_count.count(word_count.split(iter((batch,))), known)) == []
     assert known == truth
 
 

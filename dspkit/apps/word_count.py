@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core import Topology
 from ..workload import Workload
-from .service import Service
+from .base import Answers, LiveApp, chain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-TOPOLOGY = Topology.chain("read", "split", "count")
+TOPOLOGY = chain("read", "split", "count", stateful=["count"])
 WORDS_A_LINE = 10
 _TEXT = """it was the best of times it was the worst of times it was the age of wisdom it was the age of foolishness it
 was the epoch of belief it was the epoch of incredulity it was the season of light it was the season of darkness it was
@@ -34,44 +33,39 @@ def lines(ids: Array, event_s: Array) -> Any:
     return pa.RecordBatch.from_arrays([pa.array(text)], names=["line"])
 
 
-@dataclass
-class Split:
+def split(batches: Iterator[Any]) -> Iterator[Any]:
     """One record for each word of a line."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    micros: float
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        service = Service(self.micros)
-        for batch in batches:
-            service.pay(batch.num_rows)
-            words = pc.list_flatten(pc.split_pattern(batch.column("line"), " "))
-            yield pa.RecordBatch.from_arrays([words], names=["word"])
+    for batch in batches:
+        words = pc.list_flatten(pc.split_pattern(batch.column("line"), " "))
+        yield pa.RecordBatch.from_arrays([words], names=["word"])
 
 
-@dataclass
-class Count:
+def count(batches: Iterator[Any], known: dict[str, int]) -> Iterator[Any]:
     """How often each word came."""
-
-    micros: float
-
-    def __call__(self, batches: Iterator[Any], known: dict[str, int]) -> Iterator[Any]:
-        service = Service(self.micros)
-        for batch in batches:
-            service.pay(batch.num_rows)
-            for found in batch.column("word").value_counts().to_pylist():
-                known[found["values"]] = known.get(found["values"], 0) + found["counts"]
-        yield from ()
+    for batch in batches:
+        for found in batch.column("word").value_counts().to_pylist():
+            known[found["values"]] = known.get(found["values"], 0) + found["counts"]
+    yield from ()
 
 
-def job(load: Workload, *, split_micros: float = 1000.0, count_micros: float = 50.0, **settings: Any) -> SparkJob:
+def oracle(rows: Iterable[dict[str, Any]]) -> Answers:
+    return {"count": dict(Counter(word for row in rows for word in row["line"].split()))}
+
+
+def app() -> LiveApp:
+    """Word count as an application: a line takes `split` 1 ms."""
+    from ..spark import arrow, keyed
+
+    functions = {"split": arrow(split, "word string"), "count": keyed(count, key="word", state="int64")}
+    micros = {"split": 1000.0, "count": 50.0}
+    return LiveApp("word_count", TOPOLOGY, functions, lines, "line string", oracle, micros, (600, 2400), "lines")
+
+
+def job(
+    load: Workload, *, split_micros: float = 1000.0, count_micros: float = 50.0, cpu: bool = False, **settings: Any
+) -> SparkJob:
     """Word count as a live job under `load` (lines/s); `settings` are SparkJob's."""
-    from ..spark import SparkJob, TraceSource, arrow, keyed
-
-    functions = {
-        "split": arrow(Split(split_micros), "word string"),
-        "count": keyed(Count(count_micros), key="word", state="int64"),
-    }
-    return SparkJob(TOPOLOGY, functions, TraceSource(load, lines, "line string"), **settings)
+    return app().job(load, micros={"split": split_micros, "count": count_micros}, cpu=cpu, **settings)

@@ -3,11 +3,13 @@
 from .cluster import Link, Node, Places, Scheduler, packed, round_robin
 from .faults import Fault, NodeDown, NodeSlow, Silence, Skew, outages
 from .fit import Estimate, Fit, fit
+from .live import FULL, fit_live, keeps_up, predict
 from .pauses import coming, moved_share, pauses
 from .plant import Plant
 from .service import Service
 
 __all__ = [
-    "Estimate", "Fault", "Fit", "Link", "Node", "NodeDown", "NodeSlow", "Places", "Plant", "Scheduler", "Service",
-    "Silence", "Skew", "coming", "fit", "moved_share", "outages", "packed", "pauses", "round_robin",
+    "FULL", "Estimate", "Fault", "Fit", "Link", "Node", "NodeDown", "NodeSlow", "Places", "Plant", "Scheduler",
+    "Service", "Silence", "Skew", "coming", "fit", "fit_live", "keeps_up", "moved_share", "outages", "packed",
+    "pauses", "predict", "round_robin",
 ]  # fmt: skip

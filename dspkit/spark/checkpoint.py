@@ -98,6 +98,11 @@ class Checkpoint:
         lines = (self.folder / "spark" / "offsets" / str(epoch)).read_text().splitlines()
         return [_numbers(json.loads(line)) for line in lines[2:]]
 
+    def read(self, source: int) -> list[int]:
+        """How far each partition of one log was; nothing before the first epoch."""
+        offsets = self.offsets()
+        return offsets[source] if offsets else []
+
     def records(self) -> int:
         """How many records the committed epochs have done."""
         return sum(map(sum, self.offsets()))

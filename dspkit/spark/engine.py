@@ -16,6 +16,7 @@ from typing import Any
 from . import query
 from .frames import WIRE
 from .source import TraceSource
+from .source_log import LogSource
 from .task import Stage
 
 _FIRST, _STRIDE = 1_000_000, 1_000  # of placeholders, as in Job.java
@@ -28,7 +29,7 @@ class Line:
     """The graph as a line of stages: the sources beside each other first, then one operator after the other."""
 
     stages: Sequence[Stage]
-    sources: Mapping[str, TraceSource]
+    sources: Mapping[str, TraceSource | LogSource]
     folder: Path  # the checkpoint
     committed: Callable[[], int]  # its newest epoch that is done
     epoch_s: float
@@ -85,13 +86,14 @@ class JarEngine:
 
     def _log(self, stage: Stage) -> Any:
         source = self._line.sources[stage.name]
-        options = {
+        options: dict[str, Any] = {
             "job": self._number,
             "operator": stage.index,
             "partitions": source.partitions,
-            "trace": source.points(),
             "most_records": self._line.most_records,
         }
+        if isinstance(source, TraceSource):  # of another log the driver says how far it is filled
+            options["trace"] = source.points()
         reader = self._spark.readStream.format("dspkit-trace")
         for name, value in options.items():
             reader = reader.option(name, str(value))
@@ -124,6 +126,11 @@ class JarEngine:
         """Let the sources take that many records until this is said again, and so many in one frame."""
         if self._job is not None:
             self._job.allow(records, in_one_frame)
+
+    def filled(self, operator: int, counts: Sequence[int]) -> None:
+        """How many records each partition of a source's log has by now."""
+        if self._job is not None:
+            self._job.filled(operator, _text(counts))
 
     def alive(self) -> bool:
         return bool(self._query is not None and self._query.isActive)

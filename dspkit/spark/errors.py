@@ -8,6 +8,7 @@ import re
 from ..errors import BackendError, DspkitError, TopologyError
 
 FAILED = "dspkit-operator-failed "  # marks our report in the text that Spark makes of an error
+SOURCE_FAILED = "dspkit-source-failed "
 
 
 class FunctionError(BackendError):
@@ -29,6 +30,10 @@ class SchemaError(TopologyError):
     """What one operator sends is not what the next one needs."""
 
 
+class SourceError(BackendError):
+    """A log that does not answer, or that lost what was not read yet."""
+
+
 class SessionError(BackendError):
     """Spark does not start, or runs already with settings that this job cannot work with."""
 
@@ -43,6 +48,10 @@ def readable(error: Exception | None, failed: tuple[str, str] | None = None) -> 
     `failed` is the operator whose function raised and its traceback, if that is known.
     """
     text = str(error) if error is not None else "no reason given"
+    _, found, rest = text.partition(SOURCE_FAILED)
+    if found:
+        came, expected, fix = json.JSONDecoder().raw_decode(rest)[0]
+        return SourceError(came, expected=expected, fix=fix)
     _, found, rest = text.partition(FAILED)
     if found and not failed:
         failed = tuple(json.JSONDecoder().raw_decode(rest)[0])

@@ -103,9 +103,12 @@ class Edge:
 
     def frames(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, bytes]]:
         self.sent += batch.num_rows
-        parts = self._by_key(batch) if self.key else self._in_turn(batch)
-        for instance, part in parts:
+        for instance, part in self.parts(batch):
             yield self.end, self.start, instance, part.serialize().to_pybytes()
+
+    def parts(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """What each of the receiver's instances gets of a batch."""
+        return self._by_key(batch) if self.key else self._in_turn(batch)
 
     def _in_turn(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         rows = batch.num_rows

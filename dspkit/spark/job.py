@@ -23,9 +23,11 @@ from .collector import Collector
 from .engine import JarEngine, Line
 from .errors import QueryError, SessionError
 from .flow import Flow
+from .follow import follow
 from .functions import Function
 from .meter import EVERY_S
 from .snapshots import Window, snapshot
+from .source import TraceSource
 from .supervisor import Engine, Supervisor
 from .workers import Workers
 
@@ -123,6 +125,8 @@ class SparkJob:
         self._workers.come(self._deployment.workers)
         told = line.identity(self.topology, self._functions, self._sources)
         self._checkpoint.identify(told | {"engine": self.engine})
+        self._follows = follow(self._sources, self.topology.sources, self._checkpoint)
+        self._owned += [followed.close for followed in self._follows.values()]
         self._collector = Collector(session.host(base))
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
@@ -133,6 +137,8 @@ class SparkJob:
         make = partial(self._engine, base, plan)
         self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
         self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
+        for name, followed in self._follows.items():
+            followed.start(partial(self._supervisor.filled, self._names.index(name)))
         if not self._supervisor.ready(_START_S):
             raise self._supervisor.failed or QueryError(
                 f"no epoch within {_START_S:g} s", expected="a query that starts", fix="see Spark's own log"
@@ -160,6 +166,11 @@ class SparkJob:
                 expected="the jar, which runs it",
                 fix="use arrow() or frame() instead, or the default engine",
             )
+
+    def _offered(self, name: str, at: float) -> float:
+        """Records that a log had at that time, since the job first began."""
+        source = self._sources[name]
+        return source.offered(at - self._zero) if isinstance(source, TraceSource) else self._follows[name].offered(at)
 
     def _let_begin(self) -> int:
         """Start new logs once the workers are there, so that nothing waits for them; when that is."""
@@ -194,13 +205,13 @@ class SparkJob:
         after, cores = self._collector.totals(), self._workers.reading()
         for name in self.topology.sources:
             self._read[name] |= after.read_to.get(self._names.index(name), {})
-        offered = {n: s.offered(end - self._zero) for n, s in self._sources.items()}
+        offered = {n: self._offered(n, end) for n in self._sources}
         window = Window(
             start=self._end - self._began,
             end=end - self._began,
             deployment=self.deployment,
             law=self.law,
-            offered={n: offered[n] - self._sources[n].offered(self._end - self._zero) for n in offered},
+            offered={n: offered[n] - self._offered(n, self._end) for n in offered},
             lag={n: max(0.0, math.floor(offered[n]) - sum(self._read[n].values())) for n in offered},
             gaps=tuple((a - self._began, b - self._began) for a, b in after.gaps) if self.law == "pipeline" else (),
             nodes=nodes.shares(self._cores, cores),
@@ -242,7 +253,7 @@ class SparkJob:
         self.close()
 
     def __repr__(self) -> str:
-        loads = ", ".join(repr(s.workload) for s in self._sources.values())
+        loads = ", ".join(repr(s.workload) if isinstance(s, TraceSource) else s.log for s in self._sources.values())
         return (
             f"SparkJob({', '.join(self.topology.order)}; {loads}, mode={self.mode!r}, master={self.master!r}, "
             f"window_s={self.window_s:g}, epoch_s={self.epoch_s:g})"
@@ -289,6 +300,9 @@ class SparkJob:
     def _must_run(self) -> None:
         if self._supervisor.failed is not None:
             raise self._supervisor.failed
+        for followed in self._follows.values():
+            if followed.error is not None:
+                raise followed.error
 
     def _read_so_far(self) -> dict[str, dict[int, int]]:
         offsets = self._checkpoint.offsets() or [[] for _ in self._sources]

@@ -14,7 +14,10 @@ from ..workload import Workload
 from .errors import SchemaError
 from .functions import GROUPS, Function, arrow, same
 from .source import TraceSource
+from .source_log import LogSource
 from .task import Output, Stage
+
+Source = TraceSource | LogSource
 
 _UNTOUCHED = {
     "workers": "start the job on a SparkCluster, whose workers come and go",
@@ -28,7 +31,7 @@ def order(topology: Topology) -> tuple[str, ...]:
     return (*topology.sources, *(name for name in topology.order if name not in topology.sources))
 
 
-def logs(topology: Topology, sources: Any) -> dict[str, TraceSource]:
+def logs(topology: Topology, sources: Any) -> dict[str, Source]:
     """A log for each source; one load for all is shared equally."""
     names = topology.sources
     if isinstance(sources, Workload):
@@ -36,17 +39,17 @@ def logs(topology: Topology, sources: Any) -> dict[str, TraceSource]:
     elif not isinstance(sources, Mapping):
         sources = dict.fromkeys(names, sources) if len(names) == 1 else {}
     made = {name: TraceSource(s) if isinstance(s, Workload) else s for name, s in sources.items()}
-    wrong = [s for s in made.values() if not isinstance(s, TraceSource)]
+    wrong = [s for s in made.values() if not isinstance(s, (TraceSource, LogSource))]
     if set(made) != set(names) or wrong:
         raise WorkloadError(
             f"sources for {sorted(made)}{f' with {wrong[0]!r}' if wrong else ''}",
-            expected=f"a TraceSource or a Workload for each of {sorted(names)}",
+            expected=f"a source or a Workload for each of {sorted(names)}",
             fix="name each source, as in {'read': TraceSource(Constant(500))}",
         )
     return made
 
 
-def functions(topology: Topology, given: Mapping[str, Any], sources: Mapping[str, TraceSource]) -> dict[str, Function]:
+def functions(topology: Topology, given: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Function]:
     """A function for each operator; a source without one hands on what its log says."""
     whole: dict[str, Any] = {name: arrow(same, source.schema) for name, source in sources.items()} | dict(given)
     if set(whole) != set(topology.order):
@@ -111,7 +114,7 @@ def _keyed(topology: Topology, name: str, function: Function, whole: Mapping[str
 def stages(
     topology: Topology,
     code: Mapping[str, Function],
-    sources: Mapping[str, TraceSource],
+    sources: Mapping[str, Source],
     job: str,
     folder: Path,
     meter: tuple[str, int],
@@ -130,7 +133,7 @@ def stages(
     return made
 
 
-def identity(topology: Topology, code: Mapping[str, Function], sources: Mapping[str, TraceSource]) -> dict[str, Any]:
+def identity(topology: Topology, code: Mapping[str, Function], sources: Mapping[str, Source]) -> dict[str, Any]:
     """What must be the same for a checkpoint to fit."""
     names = order(topology)
     return {
@@ -142,6 +145,7 @@ def identity(topology: Topology, code: Mapping[str, Function], sources: Mapping[
         "stateful": [name for name in names if code[name].stateful],
         "keys": {name: [code[name].key, str(code[name].value)] for name in names if code[name].stateful},
         "partitions": {name: source.partitions for name, source in sources.items()},
+        "logs": {name: source.log for name, source in sources.items() if isinstance(source, LogSource)},
         "key groups": GROUPS,
     }
 
@@ -149,7 +153,7 @@ def identity(topology: Topology, code: Mapping[str, Function], sources: Mapping[
 def check(
     topology: Topology,
     code: Mapping[str, Function],
-    sources: Mapping[str, TraceSource],
+    sources: Mapping[str, Source],
     deployment: Deployment,
     slots: int,
     law: str,

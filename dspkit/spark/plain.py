@@ -10,15 +10,18 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from ..files import write
 from . import state
 from .engine import Line, until
 from .frames import WIRE
 from .source import TraceSource
+from .source_log import LogSource
 
 _FRAME = 256  # records
 
@@ -33,6 +36,7 @@ class PlainEngine:
         self._turn = threading.Lock()  # held while a batch is worked on
         self._ended = False
         self._epoch = -1
+        self._told: dict[int, list[int]] = {}
 
     def start(self, k: Sequence[int], zero_micros: int) -> None:
         self._k = list(k)
@@ -53,9 +57,13 @@ class PlainEngine:
         writer = frames.writeStream.option("checkpointLocation", str(self._line.folder / "spark"))
         self._query = writer.foreachBatch(self._batch).start()
 
-    def _log(self, index: int, source: TraceSource, zero_micros: int) -> Any:
+    def _log(self, index: int, source: TraceSource | LogSource, zero_micros: int) -> Any:
         most = min(self._line.most_records, 1 << 40)
-        told = {"operator": index, "zero": zero_micros, "trace": source.points(), "partitions": source.partitions}
+        told: dict[str, Any] = {"operator": index, "zero": zero_micros, "partitions": source.partitions}
+        if isinstance(source, TraceSource):
+            told["trace"] = source.points()
+        else:
+            told["filled"] = str(self._filled(index))
         reader = self._spark.readStream.format(TraceLog.name())
         return reader.option("told", json.dumps(told | {"most": most})).load()
 
@@ -96,6 +104,15 @@ class PlainEngine:
 
     def allow(self, records: int, in_one_frame: int) -> None:
         """A batch is bounded as it is."""
+
+    def _filled(self, operator: int) -> Path:
+        return self._line.folder / "dspkit" / f"filled-{operator}.json"
+
+    def filled(self, operator: int, counts: Sequence[int]) -> None:
+        """How many records each partition of a source's log has by now: offsets are planned in another process."""
+        if (counts := list(counts)) != self._told.get(operator):
+            write(self._filled(operator), lambda path: path.write_text(json.dumps(counts)), overwrite=True)
+            self._told[operator] = counts
 
     def alive(self) -> bool:
         return self._query is None or bool(self._query.isActive)
@@ -145,19 +162,29 @@ class LogReader(DataSourceStreamReader):
 
     def __init__(self, told: dict[str, Any]):
         self._told = told
-        points = [point.split(":") for point in told["trace"].split(",")]
-        self._times, self._counts = (np.array(column, float) for column in zip(*points, strict=True))
+        if "trace" in told:
+            points = [point.split(":") for point in told["trace"].split(",")]
+            self._times, self._counts = (np.array(column, float) for column in zip(*points, strict=True))
 
     def initialOffset(self) -> dict[str, Any]:
         return {"next": [0] * self._told["partitions"]}
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         before = (start or self.initialOffset())["next"]
-        parts = len(before)
+        most = max(1, self._told["most"] // len(before))
+        return {"next": [max(b, min(there, b + most)) for b, there in zip(before, self._there(), strict=True)]}
+
+    def _there(self) -> list[int]:
+        """How many records each partition has."""
+        parts = self._told["partitions"]
+        if "filled" in self._told:
+            try:
+                return list(json.loads(Path(self._told["filled"]).read_text()))
+            except FileNotFoundError:  # nobody has looked yet
+                return [0] * parts
         seconds = max(0.0, time.time() - self._told["zero"] * 1e-6)
         there = int(np.interp(seconds, self._times, self._counts))
-        most = max(1, self._told["most"] // parts)
-        return {"next": [max(b, min((there - p + parts - 1) // parts, b + most)) for p, b in enumerate(before)]}
+        return [(there - p + parts - 1) // parts for p in range(parts)]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         pairs = zip(start["next"], end["next"], strict=True)

@@ -82,7 +82,7 @@ class TraceSource:
         read, zero, stretches = words[0], words[1], words[2:].reshape(-1, 3)
         ids = np.concatenate([np.arange(a, b) * self.partitions + p for p, a, b in stretches.tolist()])
         ids.sort()
-        event_s = self._event_s(ids)
+        event_s = self.event_s(ids)
         batch = self.make(ids, event_s)
         if not batch.schema.equals(self.schema):
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
@@ -90,7 +90,7 @@ class TraceSource:
         read_to = read_to | {int(p): int(b) for p, _, b in stretches.tolist()}
         return Records(batch, event, np.full(len(ids), read)), read_to
 
-    def _event_s(self, ids: Array) -> Array:
+    def event_s(self, ids: Array) -> Array:
         """When a record came about: the inverse of the trace."""
         import numpy as np
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import query, state
 from .beside import Beside
-from .errors import FAILED
+from .errors import FAILED, SOURCE_FAILED, SourceError
 from .frames import Edge, Records, stamped, wire
 from .functions import Function
 from .meter import BLOCKED, BUSY, WAIT, Meter
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .source import TraceSource
+    from .source_log import LogSource
 
 
 class OperatorFailed(Exception):
@@ -49,7 +50,7 @@ class Stage:
     function: Function
     inputs: dict[int, tuple[str, pa.Schema]]  # by sender: its name and what it sends
     outputs: tuple[Output, ...]
-    source: TraceSource | None
+    source: TraceSource | LogSource | None
     folder: Path  # of the job, within its checkpoint
     meter: tuple[str, int]
     passes: bool  # whether frames for other operators come by
@@ -102,7 +103,7 @@ class Task:
                     continue
                 meter.turn(BUSY)
                 if self.stage.source is not None:
-                    records, meter.read_to = self.stage.source.records(frame, meter.read_to)
+                    records, meter.read_to = self._fetched(frame)
                 elif self.stage.function.query:
                     records, seconds = query.unpack(frame, self._stamped)
                     meter.elsewhere(seconds)
@@ -128,6 +129,15 @@ class Task:
             yield from self._mine(iter((rows,)))
             yield None
             self._meter.turn(WAIT)  # handing on what passes by ended as busy
+
+    def _fetched(self, frame: bytes) -> tuple[Records, dict[int, int]]:
+        """What the log has at the places that a frame names."""
+        assert self.stage.source is not None
+        try:
+            return self.stage.source.records(frame, self._meter.read_to)
+        except SourceError as error:
+            self._outside = OperatorFailed(SOURCE_FAILED + json.dumps([error.came, error.expected, error.fix]))
+            raise self._outside from None
 
     def _made(self, mine: Iterator[Records]) -> Iterator[list[tuple[int, int, int, bytes]]]:
         """What the function makes of its input, as frames."""

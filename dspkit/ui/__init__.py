@@ -3,10 +3,9 @@
 from .days import TwoDays
 from .explorer import Explorer
 from .lesson import Lesson
+from .live import LiveExplorer
 from .picker import EtpPicker
 from .sensitivity import Sensitivity
 from .settings import Settings
 
-__all__ = [
-    "EtpPicker", "Explorer", "Lesson", "Sensitivity", "Settings", "TwoDays",
-]
+__all__ = ["EtpPicker", "Explorer", "Lesson", "LiveExplorer", "Sensitivity", "Settings", "TwoDays"]

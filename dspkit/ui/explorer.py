@@ -6,7 +6,7 @@ Work runs in a thread (run.py) and hands pictures to the browser by setting trai
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from ..core import Backend, Policy
 from ..errors import DspkitError
 from ..frozen import FrozenMap
 from ..history import History
-from ..topologies import App
 from .controls import Panel, read
 from .run import Run
 from .settings import Settings, dials
@@ -34,11 +33,11 @@ class Explorer:
         """`speed` is in windows a second; 0 is as fast as it goes. A run that goes in this kernel is told to stop."""
         Run.stop_latest()  # as when the cell is run again: its former view, and its Stop button, are gone
         chosen = policies.get(policy)() if isinstance(policy, str) else policy
-        if app not in topologies.available():
-            known = ", ".join(topologies.available())
+        if app not in self._apps():
+            known = ", ".join(self._apps())
             raise DspkitError(f"application {app!r}", expected=f"one of {known}", fix="check the name")
         self._makers: dict[str, Callable[[], Policy]] = {**policies.available(), chosen.name: lambda: chosen}
-        self._first = self.settings = Settings(app, chosen, windows=windows)
+        self._first = self.settings = self._settings(app, chosen, windows)
         self._lock = threading.RLock()  # the run's thread and callbacks both draw
         self._errors: dict[str, str] = {}
         self._live: Run | None = None
@@ -46,13 +45,28 @@ class Explorer:
         press = {"Start": self.start, "Stop": self.stop, "Reset": self.reset, "Export report": self.export}
         guarded = {text: self._guard(text, method) for text, method in press.items()}
         self._first_speed = speed
-        self.view = View(sorted(topologies.available()), sorted(self._makers), speed, guarded)
+        self.view = View(sorted(self._apps()), sorted(self._makers), speed, guarded)
         self._use_app(app)
         self._use_policy(chosen)
         for name in ("scale", "target", "settle"):
             getattr(self.view, name).observe(self._guard("settings", self._set), "value")
         self.view.app.observe(self._guard("application", self._pick_app), "value")
         self.view.policy.observe(self._guard("policy", self._pick_policy), "value")
+
+    # What runs, and on what; LiveExplorer has others
+
+    @staticmethod
+    def _apps() -> Mapping[str, Callable[[], Any]]:
+        return topologies.available()
+
+    def _settings(self, app: str, policy: Policy, windows: int) -> Settings:
+        return Settings(app, policy, windows=windows)
+
+    def _begin(self, run: Run) -> Backend:
+        s = run.settings
+        load = dials(self._now, lambda: run.settings.scale)
+        simulator: Backend = self._now.simulator(load, parallelism=s.parallelism, seed=s.seed, window_s=s.window_s)
+        return simulator
 
     # What a person or a test does
 
@@ -143,7 +157,7 @@ class Explorer:
                 self._live.stop()
             self._live = None
             self._forget_errors()
-            self._now: App = topologies.available()[name]()
+            self._now = self._apps()[name]()
             start, target = self._now.topology.uniform(), self._now.target_latency_s
             self.settings = replace(
                 self.settings, app=name, parallelism=FrozenMap(start), target_latency_s=target, scale=1.0
@@ -214,11 +228,6 @@ class Explorer:
         self.view.fail(())
 
     # The run, in its own thread
-
-    def _begin(self, run: Run) -> Backend:
-        s = run.settings
-        load = dials(self._now, lambda: run.settings.scale)
-        return self._now.simulator(load, parallelism=s.parallelism, seed=s.seed, window_s=s.window_s)
 
     def _show(self, run: Run) -> None:
         """Draw where the run is; a run that another has replaced shows nothing any more."""

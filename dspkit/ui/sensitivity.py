@@ -23,7 +23,7 @@ from ..history import History
 from ..knobs import Knob, call, knobs
 from ..policies.fission import Fission
 from .controls import ROOM, WIDE, control, read
-from .settings import _imports
+from .settings import imports
 from .sweeping import Sweeping
 from .view import show_beside, show_plot
 
@@ -127,7 +127,7 @@ class Sensitivity:
         show_plot(self._chart, chart, bar=False)
         app_name, seconds = self.app.value, f", duration_s={self._duration_s:g}" if self._duration_s != 600 else ""
         lines = (
-            f"from dspkit import plots, sensitivity, topologies\n{_imports(policy)}\n"
+            f"from dspkit import plots, sensitivity, topologies\n{imports(policy)}\n"
             f"app = topologies.{app_name}()\n"
             f"history = sensitivity.play(app, {call(policy)}{seconds})\nplots.elastic(history)\n\n"
             f"axes = {self._axes()!r}\n"

@@ -35,18 +35,18 @@ class Settings:
         simulator += [f"seed={self.seed}"] if self.seed else []
         loop = [f"steps={self.windows}"] + ([f"settle={self.settle}"] if self.settle else [])
         return (
-            f"from dspkit import plots, run, topologies\n{_imports(self.policy)}\n"
+            f"from dspkit import plots, run, topologies\n{imports(self.policy)}\n"
             f"app = topologies.{self.app}()\n"
             f"history = run({call(self.policy)}, app.simulator({', '.join(simulator)}), {', '.join(loop)})\n"
             f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
         )
 
 
-def _imports(policy: Any) -> str:
+def imports(policy: Any) -> str:
     """A line for the policy's class, and one for each policy that it wraps."""
     inner = [getattr(policy, f.name) for f in fields(policy)] if is_dataclass(policy) else []
     things = [thing for value in inner for thing in (value if isinstance(value, tuple) else (value,))]
-    lines = dict.fromkeys(line for thing in things if is_dataclass(thing) for line in _imports(thing).splitlines(True))
+    lines = dict.fromkeys(line for thing in things if is_dataclass(thing) for line in imports(thing).splitlines(True))
     return f"from {type(policy).__module__} import {type(policy).__name__}\n{''.join(lines)}"
 
 

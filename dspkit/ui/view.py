@@ -12,7 +12,6 @@ import ipywidgets as w
 
 from .. import plots
 from ..history import History, changes, why_text
-from ..topologies import App
 from .controls import ROOM, WIDE, close, slider
 from .settings import Settings
 
@@ -65,7 +64,7 @@ class View:
         self.box = w.VBox([w.HTML(_STYLE), bar, self.status, self.error, self.link, columns])
         self.box.add_class("dspkit")
 
-    def sliders(self, app: App, parallelism: dict[str, int]) -> dict[str, Any]:
+    def sliders(self, app: Any, parallelism: dict[str, int]) -> dict[str, Any]:
         """New parallelism sliders, one an operator, in the place of the former."""
         made = {
             o.name: slider(o.min_parallelism, o.max_parallelism, parallelism[o.name], o.name, f"instances of {o.name}")
@@ -76,7 +75,7 @@ class View:
             close(widget)
         return made
 
-    def draw_settings(self, app: App, settings: Settings) -> None:
+    def draw_settings(self, app: Any, settings: Settings) -> None:
         """The load to come, and the next run as code."""
         duration = settings.windows * settings.window_s
         show_plot(self.load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
@@ -106,7 +105,7 @@ class View:
         self.why.layout.display = ""
         self.why.value = f"<b>Last decisions</b><ul style='line-height:1.4'>{rows or '<li>none yet</li>'}</ul>"
 
-    def clear(self, app: App) -> None:
+    def clear(self, app: Any) -> None:
         """No run yet: the bare graph."""
         self.chart.outputs, self.link.outputs = (), ()
         self.said.value, self.why.value, self.progress.value = "", "", 0

@@ -37,6 +37,7 @@ public final class Job implements Allowance {
   private volatile boolean paused;
   private volatile long startMicros;
   private volatile int frameRecords = 64;
+  private final Map<Integer, long[]> filled = new ConcurrentHashMap<>();
   private final AtomicLong credit = new AtomicLong(2000); // until flow.py has spoken
 
   private Job(int id, String folder, int[] wanted) {
@@ -85,6 +86,26 @@ public final class Job implements Allowance {
     want(parallelism);
     paused = pause;
     return ++version;
+  }
+
+  /** How many records each partition of the log of source `operator` has by now; parted by commas. */
+  public void filled(int operator, String counts) {
+    String[] words = counts.split(",");
+    long[] upto = new long[words.length];
+    for (int p = 0; p < upto.length; p++) upto[p] = Long.parseLong(words[p]);
+    filled.put(operator, upto);
+  }
+
+  /** The same; null as long as nobody has said it. */
+  long[] filled(int operator) {
+    return filled.get(operator);
+  }
+
+  /** Of all jobs and sources. */
+  static Map<String, long[]> filled() {
+    Map<String, long[]> all = new java.util.HashMap<>();
+    JOBS.forEach((id, job) -> job.filled.forEach((operator, upto) -> all.put(id + "." + operator, upto)));
+    return all;
   }
 
   /** How many records the sources may take from now on, until this is said again, and how many in one frame. */

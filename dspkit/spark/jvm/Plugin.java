@@ -4,6 +4,7 @@ import java.lang.management.ManagementFactory;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -19,6 +20,7 @@ public final class Plugin implements SparkPlugin {
   private static final long EVERY_MS = 25, LOOK = 20; // every 20th time it looks at its machine
   private static final double SILENT_S = 2; // of what was before nothing is known
   private static final Map<String, double[]> MACHINES = new HashMap<>(); // seconds of full load, and when we heard last
+  private static final Map<String, long[]> FILLED = new ConcurrentHashMap<>();
 
   /** Seconds of full load so far (a second with half the cores busy counts half), by machine with executors. */
   public static Map<String, Double> busy() {
@@ -39,6 +41,12 @@ public final class Plugin implements SparkPlugin {
     }
   }
 
+  /** How many records each partition of a source's log has, as this process knows it; null if it does not. */
+  static long[] filled(int job, int operator) {
+    Job here = Job.get(job);
+    return here != null ? here.filled(operator) : FILLED.get(job + "." + operator);
+  }
+
   @Override
   public DriverPlugin driverPlugin() {
     return new DriverPlugin() {
@@ -53,6 +61,7 @@ public final class Plugin implements SparkPlugin {
       @Override
       @SuppressWarnings("unchecked")
       public Object receive(Object message) {
+        if ("filled".equals(message)) return Job.filled();
         if (!(message instanceof Object[] load)) return Job.answer((Map<Integer, Long>) message);
         heard((String) load[0], (Double) load[1]);
         return null;
@@ -86,7 +95,10 @@ public final class Plugin implements SparkPlugin {
       try {
         Thread.sleep(EVERY_MS);
         HashMap<Integer, Long> wishes = Lease.wishes();
-        if (!wishes.isEmpty()) Lease.hear(wishes, (Map<Integer, long[]>) context.ask(wishes));
+        if (!wishes.isEmpty()) {
+          Lease.hear(wishes, (Map<Integer, long[]>) context.ask(wishes));
+          FILLED.putAll((Map<String, long[]>) context.ask("filled"));
+        }
         double load = turn % LOOK == 0 ? load() : -1;
         if (load >= 0) context.send(new Object[] {SparkEnv.get().blockManager().blockManagerId().host(), load});
       } catch (InterruptedException end) {

@@ -22,7 +22,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     private static final long serialVersionUID = 1;
     final int job, operator, partitions, frameRecords;
     final long lingerMicros;
-    final Trace trace;
+    final Trace trace; // null: of another log, of which the driver says how far it is filled
 
     Settings(CaseInsensitiveStringMap options) {
       job = options.getInt("job", 0);
@@ -30,17 +30,20 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
       partitions = options.getInt("partitions", 16);
       frameRecords = options.getInt("frame_records", 256);
       lingerMicros = options.getLong("linger_micros", 10_000);
-      trace = new Trace(options.get("trace"));
+      trace = options.get("trace") == null ? null : new Trace(options.get("trace"));
     }
 
-    /** Records that a log which began then holds by now, in all partitions. */
-    long available(long startMicros) {
-      return startMicros > 0 ? trace.count((micros() - startMicros) / 1e6) : 0;
-    }
-
-    /** How many of the first `all` records are in partition p. */
-    long within(int p, long all) {
-      return Math.max(0, (all - p + partitions - 1) / partitions);
+    /** How many records each partition of a log which began then holds by now. */
+    long[] available(long startMicros) {
+      long[] upto = new long[partitions];
+      if (startMicros <= 0) return upto;
+      if (trace == null) {
+        long[] filled = Plugin.filled(job, operator);
+        return filled == null ? upto : filled;
+      }
+      long all = trace.count((micros() - startMicros) / 1e6);
+      for (int p = 0; p < partitions; p++) upto[p] = Math.max(0, (all - p + partitions - 1) / partitions);
+      return upto;
     }
   }
 
@@ -100,13 +103,12 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     long before = room;
     if (room <= 0) return false;
     long most = Math.max(1, room / own);
-    long all = limit == null ? settings.available(share.startMicros) : 0;
+    long[] there = limit == null ? settings.available(share.startMicros) : limit;
     boolean more = false;
     for (int i = 0; i < own; i++) {
       int p = share.index + ((turn + i) % own) * share.readers;
-      long there = limit == null ? settings.within(p, all) : limit[p];
-      long end = Math.min(there, next[p] + Math.min(most, room));
-      more |= there > end;
+      long end = Math.min(there[p], next[p] + Math.min(most, room));
+      more |= there[p] > end;
       if (end <= next[p]) continue;
       frame.putLong(p).putLong(next[p]).putLong(end);
       room -= end - next[p];

@@ -31,7 +31,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A durable log of numbered records that fills at the pace of a trace, for micro-batches and real-time mode.
  *
  * <p>Record i is in partition i mod n, and is there from the moment at which the trace counts i + 1. The log holds
- * numbers only; what a record says is made from its number, in Python. The readers, as many as the operator has
+ * numbers only; what a record says is made from its number, in Python. A log outside (files, Redis, Kafka) is the same
+ * without a trace: the driver says how far it is filled, and Python fetches what the numbers stand for. The readers, as many as the operator has
  * instances, share the partitions. A row is a frame: the stretches of the log that one reader has taken.
  */
 public final class TraceSource implements TableProvider, DataSourceRegister {
@@ -170,10 +171,9 @@ public final class TraceSource implements TableProvider, DataSourceRegister {
     public Offset latestOffset(Offset start, ReadLimit limit) {
       long[] next = Position.of(start).next.clone();
       long most = Math.max(1, mostRecords / next.length);
-      long all = settings.available(job().startMicros());
+      long[] there = settings.available(job().startMicros());
       if (!job().paused())
-        for (int p = 0; p < next.length; p++)
-          next[p] = Math.max(next[p], Math.min(settings.within(p, all), next[p] + most));
+        for (int p = 0; p < next.length; p++) next[p] = Math.max(next[p], Math.min(there[p], next[p] + most));
       return new Position(next);
     }
 
@@ -199,9 +199,9 @@ public final class TraceSource implements TableProvider, DataSourceRegister {
     public Map<String, String> metrics(Optional<Offset> latest) {
       Job job = Job.get(settings.job);
       if (latest.isEmpty() || job == null) return Collections.emptyMap();
-      long lag = 0, all = settings.available(job.startMicros());
-      long[] next = Position.of(latest.get()).next;
-      for (int p = 0; p < next.length; p++) lag += settings.within(p, all) - next[p];
+      long lag = 0;
+      long[] there = settings.available(job.startMicros()), next = Position.of(latest.get()).next;
+      for (int p = 0; p < next.length; p++) lag += there[p] - next[p];
       Map<String, String> metrics = new HashMap<>();
       metrics.put("lag", Long.toString(Math.max(0, lag)));
       return metrics;
