@@ -12,7 +12,7 @@ import pytest
 
 import live
 from dspkit import Deployment, Operator, Topology, mape, policies, workload
-from dspkit.apps import demo, word_count
+from dspkit.apps import demo
 from dspkit.spark import SparkJob, TraceSource, arrow, dataframe, frame, keyed, sql
 from dspkit.spark.checkpoint import Checkpoint
 

@@ -12,6 +12,6 @@ from .source_redis import RedisSource
 
 __all__ = [
     "CheckpointError", "ClusterError", "FileSource", "Function", "FunctionError", "Java", "JavaError", "KafkaSource",
-    "QueryError", "RedisSource", "SchemaError", "SessionError", "SourceError", "SparkCluster", "SparkJob", "TraceSource",
-    "arrow", "dataframe", "ensure_java", "frame", "keyed", "sql",
+    "QueryError", "RedisSource", "SchemaError", "SessionError", "SourceError", "SparkCluster", "SparkJob",
+    "TraceSource", "arrow", "dataframe", "ensure_java", "frame", "keyed", "sql",
 ]  # fmt: skip

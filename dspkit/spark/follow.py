@@ -7,11 +7,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
 
 from ..errors import DspkitError
-from .checkpoint import Checkpoint
 from .errors import SourceError
 from .source_log import Catalog, LogSource
 
@@ -19,16 +16,6 @@ log = logging.getLogger("dspkit")
 _EVERY_S = 0.05
 _REMEMBERED = 12_000  # looks: ten minutes
 _PATIENCE_S = 15.0  # for a log that does not answer
-
-
-def follow(sources: dict[str, Any], names: Sequence[str], checkpoint: Checkpoint) -> dict[str, Follow]:
-    """Look at those of a job's logs that are outside, each with its marks in the checkpoint; `sources` get to know."""
-    made = {}
-    for i, name in enumerate(names):
-        if isinstance(source := sources[name], LogSource):
-            sources[name] = source = source.at(checkpoint.own / "logs" / str(i))
-            made[name] = Follow(source, partial(checkpoint.read, i))
-    return made
 
 
 class Follow:

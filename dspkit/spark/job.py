@@ -23,8 +23,8 @@ from .collector import Collector
 from .engine import JarEngine, Line
 from .errors import QueryError, SessionError
 from .flow import Flow
-from .follow import follow
 from .functions import Function
+from .logs import Logs
 from .meter import EVERY_S
 from .snapshots import Window, snapshot
 from .source import TraceSource
@@ -125,20 +125,19 @@ class SparkJob:
         self._workers.come(self._deployment.workers)
         told = line.identity(self.topology, self._functions, self._sources)
         self._checkpoint.identify(told | {"engine": self.engine})
-        self._follows = follow(self._sources, self.topology.sources, self._checkpoint)
-        self._owned += [followed.close for followed in self._follows.values()]
+        self._logs = Logs(self._sources, self.topology.sources, self._checkpoint)
+        self._owned.append(self._logs.close)
         self._collector = Collector(session.host(base))
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)
         queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
         plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records, queries)
-        self._read, zero = self._read_so_far(), self._checkpoint.zero_micros
+        zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
         self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
-        for name, followed in self._follows.items():
-            followed.start(partial(self._supervisor.filled, self._names.index(name)))
+        self._logs.start(self._supervisor, self._names)
         if not self._supervisor.ready(_START_S):
             raise self._supervisor.failed or QueryError(
                 f"no epoch within {_START_S:g} s", expected="a query that starts", fix="see Spark's own log"
@@ -148,7 +147,7 @@ class SparkJob:
         if self.law == "pipeline":
             inputs = {stage.index: tuple(stage.inputs) for stage in stages}
             self._owned.append(Flow(meter.totals, self._k, inputs, self._supervisor.allow).close)
-        self._open, self._zero = True, zero * 1e-6
+        self._open, self._logs.zero_s = True, zero * 1e-6
         atexit.register(self.close)
         self._began = self._end = _aligned(time.time())
         self._before, self._cores = self._collector.totals(), self._workers.reading()
@@ -166,11 +165,6 @@ class SparkJob:
                 expected="the jar, which runs it",
                 fix="use arrow() or frame() instead, or the default engine",
             )
-
-    def _offered(self, name: str, at: float) -> float:
-        """Records that a log had at that time, since the job first began."""
-        source = self._sources[name]
-        return source.offered(at - self._zero) if isinstance(source, TraceSource) else self._follows[name].offered(at)
 
     def _let_begin(self) -> int:
         """Start new logs once the workers are there, so that nothing waits for them; when that is."""
@@ -203,16 +197,14 @@ class SparkJob:
             time.sleep(min(left, EVERY_S))
             self._must_run()
         after, cores = self._collector.totals(), self._workers.reading()
-        for name in self.topology.sources:
-            self._read[name] |= after.read_to.get(self._names.index(name), {})
-        offered = {n: self._offered(n, end) for n in self._sources}
+        offered, before = self._logs.offered(end), self._logs.offered(self._end)
         window = Window(
             start=self._end - self._began,
             end=end - self._began,
             deployment=self.deployment,
             law=self.law,
-            offered={n: offered[n] - self._offered(n, self._end) for n in offered},
-            lag={n: max(0.0, math.floor(offered[n]) - sum(self._read[n].values())) for n in offered},
+            offered={n: offered[n] - before[n] for n in offered},
+            lag=self._logs.lag(offered, after, self._names),
             gaps=tuple((a - self._began, b - self._began) for a, b in after.gaps) if self.law == "pipeline" else (),
             nodes=nodes.shares(self._cores, cores),
         )
@@ -298,15 +290,8 @@ class SparkJob:
             raise BackendError("a call after close()", expected="an open job", fix="make a new one")
 
     def _must_run(self) -> None:
-        if self._supervisor.failed is not None:
-            raise self._supervisor.failed
-        for followed in self._follows.values():
-            if followed.error is not None:
-                raise followed.error
-
-    def _read_so_far(self) -> dict[str, dict[int, int]]:
-        offsets = self._checkpoint.offsets() or [[] for _ in self._sources]
-        return {n: dict(enumerate(read)) for n, read in zip(self.topology.sources, offsets, strict=True)}
+        if failed := self._supervisor.failed or self._logs.failed:
+            raise failed
 
 
 def _aligned(seconds: float) -> float:
