@@ -2,7 +2,7 @@
 
 >>> from dspkit import sensitivity, topologies
 >>> from dspkit.policies.fission import Fission
->>> frame = sensitivity.sweep(topologies.news_entities(), Fission(), {"mid_replicas": (0, 8)})
+>>> frame = sensitivity.sweep(topologies.news_entities(), Fission(), {"upper": (1.0, 0.8)})
 >>> bool(frame.lost[1] < frame.lost[0]), bool(frame.replica_seconds[1] > frame.replica_seconds[0])
 (True, True)
 """

@@ -101,6 +101,7 @@ def test_conda_can_read_every_line(file: str) -> None:
         MatchSpec("numpy=>3")  # the reader does refuse what is wrong
 
 
+@pytest.mark.slow
 def test_binder_builds_from_our_files() -> None:
     """repo2docker's dry run: it reads binder/ and prints the Dockerfile that it would build."""
     args = ["--no-build", "--debug", "--user-id", "1000", "--user-name", "jovyan", "."]

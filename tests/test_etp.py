@@ -106,6 +106,7 @@ def test_the_best_choice_is_never_worth_nothing(job):
         assert max(shares[o] for o in stuck) > 0
 
 
+@pytest.mark.slow
 def test_a_large_graph_agrees_with_networkx():
     """Ten thousand operators, fifty thousand edges: descendants in the graph without congested operators."""
     edges, measured = large(10_000, 50_000, seed=3)

@@ -148,6 +148,7 @@ def _between(hits, trials, confidence):
     return low <= hits <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.02, 0.15])
 def test_intervals_hold_the_truth_as_often_as_they_say(noise):
     true = replace(USL, noise=noise)
@@ -162,6 +163,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(noise):
     assert {what: n for what, n in hits.items() if not _between(n, trials, 0.8)} == {}
 
 
+@pytest.mark.slow
 def test_intervals_of_selectivity_hold_under_chance():
     """The tuples engine sends whole records, two or none, so a window's ratio is chance."""
     plant = Plant({"a": Service(1e-3, selectivity=0.4), "b": Service(1e-3)})

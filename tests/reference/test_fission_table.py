@@ -41,6 +41,7 @@ def test_a_digit_of_table_2_is_a_misprint():
     assert fission.printed("App 3, 10 min", "SS2") == 382_713
 
 
+@pytest.mark.slow
 def test_half_the_replicas_rounded_down_comes_nearer_to_what_is_printed_than_rounded_up():
     missed = {math.floor: [], math.ceil: []}
     for title in ("App 1, 10 min", "App 2, 10 min", "App 3, 10 min"):
@@ -137,6 +138,7 @@ def test_shaken_loads_are_like_the_first_and_not_the_same():
     assert np.corrcoef(one, base)[0, 1] > 0.98
 
 
+@pytest.mark.slow
 def test_the_command_prints_both_tables(monkeypatch):
     monkeypatch.setattr(fission, "RUNS", {"App 1, 10 min": fission.RUNS["App 1, 10 min"]})
     study = fission.parameter_study

@@ -20,6 +20,7 @@ def test_printed_means_are_those_of_the_printed_cells():
     assert sum(PRINTED_SP["greedy"]) / 12 == pytest.approx(11e6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_cell_of_each_kind():
     frame = cells((16,), (1,), shapes=("diamond",), methods=("greedy", "local search", "ODP+T"))
     assert len(frame) == 2 * 4 * 3
