@@ -21,7 +21,7 @@ from .convert import (
     placement_frame,
 )
 from .costs import Costs, single, weighted
-from .examples import example
+from .examples import example, replica_example
 from .generators import (
     SHAPES,
     diamond,
@@ -37,6 +37,10 @@ from .generators import (
 from .heuristics import HEURISTICS, degradation, heuristic
 from .metrics import NETWORK_METRICS, Metrics, Ranges, Weights, loss, metrics, utility
 from .problem import Application, Network, Placement, Problem
+from .replica_check import replica_check, replica_violations
+from .replica_metrics import ReplicaMetrics, ReplicaRanges, ReplicaWeights, replica_metrics, replica_utility
+from .replica_problem import ReplicaProblem, Replicas
+from .replicate import ReplicaAnswer, replica_ranges, replicate
 from .solve import SOLVERS, exact_ranges, minimise, solve
 
 __all__ = [
@@ -53,6 +57,12 @@ __all__ = [
     "Problem",
     "Progress",
     "Ranges",
+    "ReplicaAnswer",
+    "ReplicaMetrics",
+    "ReplicaProblem",
+    "ReplicaRanges",
+    "ReplicaWeights",
+    "Replicas",
     "Weights",
     "application_frames",
     "application_graph",
@@ -75,6 +85,13 @@ __all__ = [
     "network_of_frames",
     "network_of_graph",
     "placement_frame",
+    "replica_check",
+    "replica_example",
+    "replica_metrics",
+    "replica_ranges",
+    "replica_utility",
+    "replica_violations",
+    "replicate",
     "replicated",
     "sampled",
     "scenario",

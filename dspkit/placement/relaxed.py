@@ -9,8 +9,7 @@ import numpy as np
 
 from ..errors import InfeasibleError, PlacementError
 from .answer import Answer
-from .branch import equal_operators
-from .costs import Costs
+from .costs import Costs, equal_operators
 from .greedy import Task
 from .highs import relaxation
 from .metrics import Ranges, Weights
