@@ -79,5 +79,5 @@ def taxi(nodes: int, most: int) -> ReplicaProblem:
     delay = np.random.default_rng(nodes).uniform(0.01, 0.05, (nodes, nodes))
     network = Network(tuple(f"n{u}" for u in range(nodes)), delay, most + 1.0)
     once = ("source", "metronome", "global")
-    degrees = [1 if n in once and most < 3.5 else most for n in names]
+    degrees = [1 if n in once else most for n in names]
     return ReplicaProblem(Problem(Application(names, streams, 1, 0.005, 100), network), degrees)

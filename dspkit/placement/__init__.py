@@ -21,6 +21,8 @@ from .convert import (
     placement_frame,
 )
 from .costs import Costs, single, weighted
+from .downtime import Downtime, Running
+from .elastic import ElasticAnswer, ElasticWeights, adapt
 from .examples import example, replica_example
 from .generators import (
     SHAPES,
@@ -40,6 +42,7 @@ from .problem import Application, Network, Placement, Problem
 from .replica_check import replica_check, replica_violations
 from .replica_metrics import ReplicaMetrics, ReplicaRanges, ReplicaWeights, replica_metrics, replica_utility
 from .replica_problem import ReplicaProblem, Replicas
+from .replica_program import Limits
 from .replicate import ReplicaAnswer, replica_ranges, replicate
 from .solve import SOLVERS, exact_ranges, minimise, solve
 
@@ -51,6 +54,10 @@ __all__ = [
     "Answer",
     "Application",
     "Costs",
+    "Downtime",
+    "ElasticAnswer",
+    "ElasticWeights",
+    "Limits",
     "Metrics",
     "Network",
     "Placement",
@@ -63,7 +70,9 @@ __all__ = [
     "ReplicaRanges",
     "ReplicaWeights",
     "Replicas",
+    "Running",
     "Weights",
+    "adapt",
     "application_frames",
     "application_graph",
     "application_of_frames",

@@ -124,7 +124,7 @@ class _Builder:
         weight, most = self.objective.response, self.limits.response_s
         if not (weight or math.isfinite(most) or self.thesis):
             return
-        unit = weight or (1 / most if 0 < most < math.inf else 1.0)
+        unit = max(weight, 1 / most) or 1.0
         app = self.app
         stream = {(pairs.i, pairs.j): s for s, (pairs, _, _) in enumerate(self.y)}
 
@@ -159,7 +159,7 @@ class _Builder:
     def downtime(self, change: Change) -> None:
         """t_D above every operator's own, and above the restart of all if rho: any changes (8.14), (8.17)."""
         weight, most = self.objective.downtime, self.limits.downtime_s
-        unit = weight or (1 / most if 0 < most < math.inf else 1.0)
+        unit = max(weight, 1 / most) or 1.0
         t = self.add(np.array([weight / unit]), unit * most * (1 + 1e-9))
         for x, seconds in zip(self.x, change.downtime_s, strict=True):
             self.rows.add([(0, t, 1.0), (0, x, -unit * seconds)], 1, 0.0, np.inf)
