@@ -9,6 +9,7 @@
 
 from .answer import Answer, Progress
 from .check import check, violations
+from .control import follow, schedule, with_rates
 from .convert import (
     application_frames,
     application_graph,
@@ -82,6 +83,7 @@ __all__ = [
     "diamond",
     "exact_ranges",
     "example",
+    "follow",
     "gaussian",
     "heuristic",
     "layers",
@@ -104,6 +106,7 @@ __all__ = [
     "replicated",
     "sampled",
     "scenario",
+    "schedule",
     "sequential",
     "single",
     "solve",
@@ -111,4 +114,5 @@ __all__ = [
     "violations",
     "waxman",
     "weighted",
+    "with_rates",
 ]  # fmt: skip

@@ -85,6 +85,11 @@ class ElasticAnswer(Proof):
         return self.downtime.problem.named(self.deployment)
 
     @property
+    def replicas(self) -> dict[str, int]:
+        """How many of each operator."""
+        return {operator: len(nodes) for operator, nodes in self.named.items()}
+
+    @property
     def actions(self) -> dict[str, str]:
         """For each operator "none", "migrate", "scale-out" or "scale-in"; "deploy" where nothing runs yet."""
         operators = self.downtime.problem.problem.application.operators
