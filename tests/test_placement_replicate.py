@@ -211,6 +211,11 @@ def test_bad_calls(settings):
         replicate(**{"problem": placement.replica_example(), **settings})
 
 
+def test_too_many_pairs_for_a_program():
+    with pytest.raises(PlacementError, match="pairs of multisets"):
+        replicate(replicas.taxi(16, 4))
+
+
 def test_too_many_deployments_for_exhaustive_search():
     with pytest.raises(PlacementError, match="another solver"):
         replicate(replicas.taxi(8, 2), solver="brute")

@@ -26,7 +26,7 @@ from .downtime import Downtime, Running
 from .multisets import neighbours
 from .replica_check import replica_check, replica_violations
 from .replica_metrics import Objective, ReplicaMetrics, replica_metrics
-from .replica_options import Options, options
+from .replica_options import Options, listable, options
 from .replica_problem import Replicas
 from .replica_program import Change, Limits, ReplicaProgram, replica_program
 from .replicate import exhaust, limits_allowed
@@ -152,6 +152,7 @@ def elastic_program(
     thesis: bool = False,
 ) -> ReplicaProgram:  # fmt: skip
     """(8.12)-(8.23) over these options."""
+    listable(found)  # before all their downtimes are computed
     if runs is None:
         first = objective._replace(downtime=0.0)
         return replica_program(found, first, limits=limits._replace(downtime_s=math.inf), thesis=thesis)

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InfeasibleError
+from ..errors import InfeasibleError, PlacementError
 from .multisets import multisets
 from .replica_problem import ReplicaProblem
 
 Array = np.ndarray[Any, Any]
+MOST_PAIRS = 5_000_000  # a program with more columns takes gigabytes before it is solved
 Keep = Callable[[int, Array], Array]  # which rows of counts operator i may take
 
 
@@ -108,6 +109,18 @@ def options(problem: ReplicaProblem, keep: Keep | None = None) -> Options:
         times.append(slowest[good])
         price.append(sizes[good] * problem.price[i] * app.demand[i])
     return Options(problem, tuple(counts), tuple(times), tuple(price))
+
+
+def listable(found: Options) -> None:
+    """An error where the pairs of options are too many to be columns of a program."""
+    ends = found.problem.problem.application.ends.tolist()
+    pairs = sum(len(found.counts[i]) * len(found.counts[j]) for i, j in ends)
+    if pairs > MOST_PAIRS:
+        raise PlacementError(
+            f"{pairs} pairs of multisets",
+            expected=f"at most {MOST_PAIRS}",
+            fix="name candidates, allow fewer replicas, or adapt with restricted=True",
+        )
 
 
 def deployments(found: Options) -> int:

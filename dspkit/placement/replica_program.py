@@ -21,7 +21,7 @@ import numpy as np
 
 from .linear import LinearProgram, Rows
 from .replica_metrics import Objective
-from .replica_options import Options, Pairs
+from .replica_options import Options, Pairs, listable
 
 Array = np.ndarray[Any, Any]
 
@@ -176,6 +176,7 @@ def replica_program(
     paths: bool | None = None, thesis: bool = False,
 ) -> ReplicaProgram:  # fmt: skip
     """Build it; `paths` chooses (6.22) with a row for each path (the default up to 1,000 of them) or potentials."""
+    listable(options)
     made = _Builder(options, objective, limits, thesis)
     made.placement()
     made.streams()
