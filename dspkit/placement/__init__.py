@@ -9,6 +9,7 @@
 
 from .answer import Answer, Progress
 from .check import check, violations
+from .control import follow, schedule, with_rates
 from .convert import (
     application_frames,
     application_graph,
@@ -21,7 +22,9 @@ from .convert import (
     placement_frame,
 )
 from .costs import Costs, single, weighted
-from .examples import example
+from .downtime import Downtime, Running
+from .elastic import ElasticAnswer, ElasticWeights, adapt
+from .examples import example, replica_example
 from .generators import (
     SHAPES,
     diamond,
@@ -37,6 +40,11 @@ from .generators import (
 from .heuristics import HEURISTICS, degradation, heuristic
 from .metrics import NETWORK_METRICS, Metrics, Ranges, Weights, loss, metrics, utility
 from .problem import Application, Network, Placement, Problem
+from .replica_check import replica_check, replica_violations
+from .replica_metrics import ReplicaMetrics, ReplicaRanges, ReplicaWeights, replica_metrics, replica_utility
+from .replica_problem import ReplicaProblem, Replicas
+from .replica_program import Limits
+from .replicate import ReplicaAnswer, replica_ranges, replicate
 from .solve import SOLVERS, exact_ranges, minimise, solve
 
 __all__ = [
@@ -47,13 +55,25 @@ __all__ = [
     "Answer",
     "Application",
     "Costs",
+    "Downtime",
+    "ElasticAnswer",
+    "ElasticWeights",
+    "Limits",
     "Metrics",
     "Network",
     "Placement",
     "Problem",
     "Progress",
     "Ranges",
+    "ReplicaAnswer",
+    "ReplicaMetrics",
+    "ReplicaProblem",
+    "ReplicaRanges",
+    "ReplicaWeights",
+    "Replicas",
+    "Running",
     "Weights",
+    "adapt",
     "application_frames",
     "application_graph",
     "application_of_frames",
@@ -63,6 +83,7 @@ __all__ = [
     "diamond",
     "exact_ranges",
     "example",
+    "follow",
     "gaussian",
     "heuristic",
     "layers",
@@ -75,9 +96,17 @@ __all__ = [
     "network_of_frames",
     "network_of_graph",
     "placement_frame",
+    "replica_check",
+    "replica_example",
+    "replica_metrics",
+    "replica_ranges",
+    "replica_utility",
+    "replica_violations",
+    "replicate",
     "replicated",
     "sampled",
     "scenario",
+    "schedule",
     "sequential",
     "single",
     "solve",
@@ -85,4 +114,5 @@ __all__ = [
     "violations",
     "waxman",
     "weighted",
+    "with_rates",
 ]  # fmt: skip

@@ -52,9 +52,32 @@ class Clock:
             self.watch(Progress(seconds, loss + self.constant, bound + self.constant, placement.copy()))
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """A placement and its proof: `loss` lies at most `gap` (a share) above the least there is."""
+class Proof:
+    """How sure an answer is: its `loss` lies at most `gap` (a share) above the least there is."""
+
+    loss: float
+    bound: float
+    seconds: float
+    solver: str
+
+    @property
+    def gap(self) -> float:
+        """How far the answer may be from the optimum, as a share of its loss."""
+        distance = max(0.0, self.loss - self.bound)
+        return 0.0 if distance <= 1e-9 else distance / max(abs(self.loss), 1e-12)
+
+    @property
+    def proven(self) -> bool:
+        return self.gap <= PROVEN
+
+    def __repr__(self) -> str:
+        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}" if self.gap < math.inf else "no bound"
+        return f"<{type(self).__name__} of {self.solver}: loss {self.loss:.6g}, {proof}, {self.seconds:.3g} s>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Proof):
+    """A placement and its proof."""
 
     problem: Problem
     placement: Placement
@@ -65,16 +88,6 @@ class Answer:
     details: Mapping[str, Any] = field(default_factory=FrozenMap)
 
     @property
-    def gap(self) -> float:
-        """How far the placement may be from the optimum, as a share of its loss."""
-        distance = max(0.0, self.loss - self.bound)
-        return 0.0 if distance <= 1e-9 else distance / max(abs(self.loss), 1e-12)
-
-    @property
-    def proven(self) -> bool:
-        return self.gap <= PROVEN
-
-    @property
     def metrics(self) -> Metrics:
         """Computed anew from the placement."""
         return metrics(self.problem, self.placement)
@@ -82,7 +95,3 @@ class Answer:
     @property
     def named(self) -> dict[str, str]:
         return self.problem.named(self.placement)
-
-    def __repr__(self) -> str:
-        proof = "proven optimum" if self.proven else f"gap {self.gap:.1%}" if self.gap < math.inf else "no bound"
-        return f"<Answer of {self.solver}: loss {self.loss:.6g}, {proof}, {self.seconds:.3g} s>"

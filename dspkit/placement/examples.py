@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import PlacementError
 from .problem import Application, Network, Problem
+from .replica_problem import ReplicaProblem
 
 
 def example(name: str = "A") -> Problem:
@@ -25,3 +28,16 @@ def example(name: str = "A") -> Problem:
         app = Application(("s", "a", "b", "t"), streams, 1, (0.003, 0.006, 0.004, 0.003), 100)
         return Problem(app, network, {"s": "0", "t": "0"})
     raise PlacementError(f"example {name!r}", expected="'A', 'A free' or 'B'", fix="correct the name")
+
+
+def replica_example(**changes: Any) -> ReplicaProblem:
+    """A chain of three on three nodes; the middle operator runs once or twice, anywhere.
+
+    >>> replica_example().load_per_s
+    array([10., 10., 10.])
+    """
+    delays = [[0, 0.010, 0.030], [0.010, 0, 0.020], [0.030, 0.020, 0]]
+    network = Network(("a", "b", "c"), delays, 2, (1, 1, 2), (0.99, 0.98, 1))
+    app = Application(("1", "2", "3"), (("1", "2"), ("2", "3")), 1, 0, 10)
+    settings = {"most": (1, 2, 1), "service_rate_per_s": (50, 14, 50), "link_price": 0.02, "bytes_per_record": 1500}
+    return ReplicaProblem(Problem(app, network, {"1": "a", "3": "c"}), **{**settings, **changes})

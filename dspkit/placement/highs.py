@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from ..errors import BackendError, InfeasibleError, PlacementError
 from .answer import Answer, Progress, Watch
 from .costs import Costs
-from .ilp import Program, program
+from .ilp import program
+from .linear import LinearProgram
 from .problem import Array, Problem
 
 
@@ -27,20 +29,33 @@ def highs(
     started = time.perf_counter()
     model = program(problem, costs, paths=paths)
     left = time_limit_s - (time.perf_counter() - started)
-    solver = _loaded(model, relaxed=False)
-    solver.setOptionValue("time_limit", max(0.01, left))
-    solver.setOptionValue("mip_rel_gap", gap)
-    solver.setOptionValue("mip_abs_gap", 1e-9)
+    better: Callable[[Any], None] | None = None
     if progress is not None:
         watch = progress
 
-        def better(event: Any) -> None:
+        def improved(event: Any) -> None:
             z = np.asarray(event.data_out.mip_solution)
             bound = float(event.data_out.mip_dual_bound) + model.constant
             where = model.placement(z) if len(z) else None
             seconds = time.perf_counter() - started
             watch(Progress(seconds, float(event.data_out.objective_function_value) + model.constant, bound, where))
 
+        better = improved
+    z, bound, details = optimum(model, time_limit_s=left, gap=gap, better=better)
+    where = model.placement(z)
+    seconds = time.perf_counter() - started
+    return Answer(problem, where, costs.of(problem, where), bound, seconds, "highs", details)
+
+
+def optimum(
+    model: LinearProgram, *, time_limit_s: float, gap: float, better: Callable[[Any], None] | None = None
+) -> tuple[Array, float, dict[str, Any]]:
+    """The best z of any integer program, the bound below all others, and what HiGHS says of its search."""
+    solver = _loaded(model, relaxed=False)
+    solver.setOptionValue("time_limit", max(0.01, time_limit_s))
+    solver.setOptionValue("mip_rel_gap", gap)
+    solver.setOptionValue("mip_abs_gap", 1e-9)
+    if better is not None:
         solver.cbMipImprovingSolution += better
     solver.run()
     status, searched = solver.modelStatusToString(solver.getModelStatus()), solver.getRunTime()
@@ -53,12 +68,9 @@ def highs(
         raise PlacementError(
             f"no placement from HiGHS ({status.lower()})", expected="one within the time limit", fix="give it longer"
         )
-    where = model.placement(np.asarray(solver.getSolution().col_value))
-    bound = float(info.mip_dual_bound) + model.constant
     details = {"status": status, "columns": len(model.cost), "rows": len(model.low), "branches": info.mip_node_count}
     details["solver_seconds"] = searched  # without building the program
-    seconds = time.perf_counter() - started
-    return Answer(problem, where, costs.of(problem, where), bound, seconds, "highs", details)
+    return np.asarray(solver.getSolution().col_value), float(info.mip_dual_bound) + model.constant, details
 
 
 def relaxation(problem: Problem, costs: Costs) -> tuple[Array, float]:
@@ -76,7 +88,7 @@ def relaxation(problem: Problem, costs: Costs) -> tuple[Array, float]:
     return x, float(solver.getInfo().objective_function_value) + model.constant
 
 
-def _loaded(model: Program, *, relaxed: bool) -> Any:
+def _loaded(model: LinearProgram, *, relaxed: bool) -> Any:
     try:
         import highspy  # type: ignore[import-untyped]
     except ImportError as error:
@@ -96,5 +108,7 @@ def _loaded(model: Program, *, relaxed: bool) -> Any:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
+    if not relaxed and solver.version() == "1.14.0":  # its presolve cuts optima off and says "Optimal" (HiGHS #2957)
+        solver.setOptionValue("presolve", "off")
     solver.passModel(lp)
     return solver

@@ -16,20 +16,14 @@ from typing import Any
 import numpy as np
 
 from .costs import Costs
+from .linear import LinearProgram, Rows
 from .problem import Array, Placement, Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """min cost·z with low <= matrix·z <= high, 0 <= z <= upper, and the first `binaries` columns whole."""
+class Program(LinearProgram):
+    """The program of a placement problem: it knows what each x stands for."""
 
-    cost: Array
-    upper: Array
-    matrix: Any  # scipy's csr
-    low: Array
-    high: Array
-    binaries: int
-    constant: float
     operator: Array  # of each x
     node: Array
 
@@ -41,37 +35,14 @@ class Program:
         return where
 
 
-class _Rows:
-    def __init__(self) -> None:
-        self.row: list[Array] = []
-        self.column: list[Array] = []
-        self.value: list[Array] = []
-        self.low: list[Array] = []
-        self.high: list[Array] = []
-        self.count = 0
-
-    def add(self, entries: list[tuple[Any, Any, Any]], count: int, low: Any, high: Any) -> None:
-        """`count` rows; each entry has rows counted from 0, columns and values."""
-        for row, column, value in entries:
-            r, c, v = np.broadcast_arrays(np.asarray(row, np.int64), np.asarray(column, np.int64), np.float64(value))
-            self.row.append(r.ravel() + self.count)
-            self.column.append(c.ravel())
-            self.value.append(v.ravel())
-        self.low.append(np.broadcast_to(np.asarray(low, np.float64), (count,)))
-        self.high.append(np.broadcast_to(np.asarray(high, np.float64), (count,)))
-        self.count += count
-
-
 def program(problem: Problem, costs: Costs, *, paths: bool | None = None) -> Program:
     """Build it; `paths` chooses (4.10) with a row for each path (the default up to 1,000 of them) or potentials."""
-    from scipy.sparse import csr_matrix
-
     app, net = problem.application, problem.network
     size = len(net.nodes)
     operator, node = np.nonzero(np.isfinite(costs.node))
     at = np.full(costs.node.shape, -1, np.int64)
     at[operator, node] = np.arange(len(operator))
-    cost, rows, next_column = [costs.node[operator, node]], _Rows(), len(operator)
+    cost, rows, next_column = [costs.node[operator, node]], Rows(), len(operator)
     rows.add([(operator, at[operator, node], 1.0)], len(app.operators), 1.0, 1.0)
     rows.add([(node, at[operator, node], app.demand[operator])], size, -np.inf, net.capacity * (1 + 1e-9))
     pairs: list[tuple[Array, Array, Array]] = []
@@ -93,15 +64,12 @@ def program(problem: Problem, costs: Costs, *, paths: bool | None = None) -> Pro
         cost.append(np.concatenate((np.zeros(extra - 1), [costs.response])))
         upper.append(np.full(extra, np.inf))
     _bandwidth(problem, pairs, rows)
-    entries = (np.concatenate(rows.value), (np.concatenate(rows.row), np.concatenate(rows.column)))
-    matrix = csr_matrix(entries, shape=(rows.count, next_column))
-    low, high = np.concatenate(rows.low), np.concatenate(rows.high)
-    all_of = np.concatenate(cost), np.concatenate(upper), matrix, low, high
-    return Program(*all_of, len(operator), costs.constant, operator, node)
+    made = rows.program(cost, upper, len(operator), costs.constant)
+    return Program(**vars(made), operator=operator, node=node)
 
 
 def _response(
-    problem: Problem, costs: Costs, at: Array, pairs: list[tuple[Array, Array, Array]], rows: _Rows, first: int,
+    problem: Problem, costs: Costs, at: Array, pairs: list[tuple[Array, Array, Array]], rows: Rows, first: int,
     paths: bool | None,
 ) -> int:  # fmt: skip
     """Rows that hold r, the last column, above every path; returns the number of columns."""
@@ -134,7 +102,7 @@ def _response(
     return r + 1
 
 
-def _bandwidth(problem: Problem, pairs: list[tuple[Array, Array, Array]], rows: _Rows) -> None:
+def _bandwidth(problem: Problem, pairs: list[tuple[Array, Array, Array]], rows: Rows) -> None:
     """(4.17) for links that several streams together could overfill."""
     app, net = problem.application, problem.network
     tight = np.argwhere(net.bandwidth_per_s < app.rate_per_s.sum())
