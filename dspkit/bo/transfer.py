@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import KnobError
+from ._given import choice, real
 from .acquisition import Proposal
 from .gp import fit
 from .library import Library, Model
@@ -61,6 +63,14 @@ def blend(
     Weights are $e^{-2|\ln r_j/r|}$ (a model at $\sqrt e$ times the rate counts $1/e$), times the likelihood of the new
     samples under model j up to a constant offset, $(\sum_t e_t^2/n + \text{noise})^{-(n-1)/2}$.
     """
+    choice(models, "models", MODELS)
+    choice(align, "align", ALIGNS)
+    real(rate, "rate", low=0.0)
+    if library.models and len(library.operators) != len(lattice.base):
+        raise KnobError(
+            f"models of {len(library.operators)} operators for {len(lattice.base)}", expected="one job's",
+            fix="load the job's own",
+        )  # fmt: skip
     if models == "nearest" or len(library.models) == 1:
         old = library.nearest(rate)
         return Blend(((1.0, old, search.surrogate(old.lattice, old.samples)),), lattice, align)
@@ -105,6 +115,7 @@ def recommend(
     seed: int | tuple[int, ...] = 0,
 ) -> Proposal | None:
     """One step of Algorithm 2: what to run next at the new rate, of what was not run there."""
+    choice(incumbent, "incumbent", INCUMBENTS)
     everything = predicted(old, samples, search, levels)
     known = samples if incumbent == "measured" and samples else everything
     best = max(s.score for s in known)
