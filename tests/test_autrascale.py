@@ -123,6 +123,16 @@ def test_a_new_rate_keeps_the_model_and_transfers_with_fewer_runs():
     assert world.k != k
 
 
+def test_models_of_several_rates_are_kept():
+    world, policy, state = World(latency=lambda k: 0.05), AuTraScale(**QUICK), None
+    for rate in (100.0, 150.0, 220.0):
+        world.rate = rate
+        state, _ = world.play(policy, 14, state)
+    assert [m.rate for m in state.library.models] == [100.0, 150.0]
+    assert [m.rate for m in policy.learned(state).models] == [100.0, 150.0, 220.0]
+    assert len(pickle.dumps(state)) < 6000
+
+
 def test_weights_of_old_models_are_told():
     models = tuple(Model(r, (2, 4), (12, 12), (Sample((2, 4), 0.7), Sample((2, 12), 0.9))) for r in (60.0, 90.0))
     world = World(latency=lambda k: 0.05 + 1.0 / k[1])
