@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from dspkit import Topology
 from dspkit.bo import (
     GP,
     Lattice,
@@ -23,7 +24,11 @@ from dspkit.bo import (
 from dspkit.bo.prior import prior_mean
 from dspkit.bo.transfer import blend, recommend
 from dspkit.errors import DspkitError, FileError
+from dspkit.lessons.scorer import base_of
+from dspkit.plots.posterior import posterior, scores
+from dspkit.policies.autrascale import AuTraScale
 from dspkit.policies.drs import allocate, network_time, operator_time
+from dspkit.topologies import yahoo
 
 BOX, NAN, INF = Lattice((2, 3), 9), math.nan, math.inf
 SOME = [Sample((2, 3), 0.8, 0.1), Sample((9, 9), 0.9, 0.05)]
@@ -107,6 +112,13 @@ REFUSED = {
     "outside NaN": lambda: allocate((1, 2), (3, 3), NAN, slots=9),
     "rate infinite": lambda: allocate((1, 2), (INF, 3), 1, slots=9),
     "rates text": lambda: allocate("ab", (3, 3), 1, slots=9),
+    "one name for two": lambda: posterior(Search().surrogate(BOX, SOME), SOME, names=("a",)),
+    "a picture of NaN": lambda: scores({"a": [Sample((2, 3), NAN)]}, 0.9),
+    "a NaN threshold": lambda: posterior(Search().surrogate(BOX, SOME), SOME, threshold=NAN),
+    "base of no instance": lambda: AuTraScale(base={"a": 0, "b": 1}).init(Topology.chain("a", "b")),
+    "base NaN": lambda: AuTraScale(base={"a": NAN, "b": 1}).init(Topology.chain("a", "b")),
+    "a rate in text": lambda: yahoo("a"),
+    "a rate beyond the lesson": lambda: base_of(1e9),
 }
 
 
@@ -123,6 +135,12 @@ def test_what_can_be_understood_is_taken():
     assert [k in BOX for k in (3, None, "ab", (2.5, 3), (2, 3), [9, 9], np.array([2, 3]))] == [False] * 4 + [True] * 3
     assert Optimizer(BOX).tell((2, 3), np.float32(0.5)).score == 0.5
     assert GP([[0.0]], [0.5], 0.5, 1.0, 0.1).predict([[0.0]])[0] == pytest.approx([0.5])
+
+
+def test_names_of_operators_are_escaped():
+    spec = str(posterior(Search().surrogate(BOX, SOME), SOME, names=("<b>", "y")).spec)
+    assert "<b>" not in spec
+    assert "&lt;b&gt;" in spec
 
 
 def test_a_latency_that_never_came_survives_the_file(tmp_path):
