@@ -134,8 +134,10 @@ def sure_stop_misses() -> Claim:
 
     95 % are asked for; of 30 jobs more than 4 then miss by chance once in sixty times.
     """
-    missed = {way: 1 - fmean(_kept(way)) for way in ("paper", "sure")}
-    return Claim(missed["sure"], "share", target=4 / 30, better="lower", detail={**missed, **_summary("paper", "sure")})
+    missed = {f"{way} misses": 1 - fmean(_kept(way)) for way in ("paper", "sure")}  # other names than the ways' own
+    return Claim(
+        missed["sure misses"], "share", target=4 / 30, better="lower", detail={**missed, **_summary("paper", "sure")}
+    )
 
 
 def weighted_runs_over_nearest() -> Claim:
