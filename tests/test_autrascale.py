@@ -97,6 +97,7 @@ def test_the_best_of_what_ran_counts_a_draining_queue_as_no_merit():
     trials = [Trial((1, 1), 50, 100, ()), Trial((2, 3), 99, 100, ()), Trial((4, 9), 130, 100, ())]
     assert best(trials).k == (2, 3)
     assert best(trials, near=0.005).k == (4, 9)
+    assert best([Trial((1, 3), 99, 100, ()), Trial((3, 1), 100, 100, ())]).k == (3, 1)  # of as few, the greater
 
 
 def test_it_scales_in_where_less_would_do():
@@ -122,6 +123,16 @@ def test_a_new_rate_keeps_the_model_and_transfers_with_fewer_runs():
     assert world.k != k
 
 
+def test_models_of_several_rates_are_kept():
+    world, policy, state = World(latency=lambda k: 0.05), AuTraScale(**QUICK), None
+    for rate in (100.0, 150.0, 220.0):
+        world.rate = rate
+        state, _ = world.play(policy, 14, state)
+    assert [m.rate for m in state.library.models] == [100.0, 150.0]
+    assert [m.rate for m in policy.learned(state).models] == [100.0, 150.0, 220.0]
+    assert len(pickle.dumps(state)) < 6000
+
+
 def test_weights_of_old_models_are_told():
     models = tuple(Model(r, (2, 4), (12, 12), (Sample((2, 4), 0.7), Sample((2, 12), 0.9))) for r in (60.0, 90.0))
     world = World(latency=lambda k: 0.05 + 1.0 / k[1])
@@ -141,6 +152,50 @@ def test_after_num_real_samples_the_old_model_is_left():
     phases = [d.why["phase"] for d in decisions]
     assert phases.index("search") > phases.index("transfer")
     assert phases[-1] == "hold"
+
+
+def test_the_old_model_serves_for_exactly_num_real_samples():
+    model = Model(90.0, (2, 4), (12, 12), (Sample((2, 4), 0.7), Sample((2, 12), 0.9)))
+    world = World(latency=lambda k: 5.0)
+    policy = AuTraScale(**QUICK, library=Library(PAIR.order, (model,)), num=3, max_iterations=9)
+    state, served = policy.init(PAIR), []
+    for _ in range(14):
+        state, _ = world.play(policy, 1, state)
+        served.append((state.phase, state.added))
+    assert next(added for phase, added in served if phase == "search") == 3
+    assert max(added for phase, added in served if phase == "transfer") == 2
+
+
+def test_a_run_that_is_in_time_but_falls_short_of_the_rate_meets_nothing():
+    class Starved(World):
+        def window(self, **changes):
+            return super().window(throughput=0.9 * self.rate, **changes)
+
+    state, _ = Starved(latency=lambda k: 0.05).play(AuTraScale(**QUICK, max_iterations=3), 30)
+    assert state.phase == "hold"
+    assert not state.met
+    assert {s.k for s in state.samples} == state.starved
+
+
+def test_a_search_without_hope_ends():
+    _, decisions = World(latency=lambda k: 5.0).play(AuTraScale(**QUICK, alpha=1.0, xi=0.5), 14)
+    assert any(d.why["rule"] == "no improvement expected: best that ran" for d in decisions)
+
+
+def test_steps_are_pure():
+    """The same state and window give the same, also after others were played, and the state is as it was."""
+    world, policy = World(latency=lambda k: 0.05 + 0.9 / k[1]), AuTraScale(**QUICK, max_iterations=6)
+    state, past = policy.init(PAIR, 3), []
+    for _ in range(14):
+        seen = world.window()
+        before = pickle.dumps(state)
+        after, decision = policy.step(state, seen)
+        assert pickle.dumps(state) == before
+        past.append((state, seen, after, decision))
+        state = after
+        world.k = tuple(decision.deployment.parallelism[n] for n in PAIR.order)
+    for earlier, seen, after, decision in reversed(past):
+        assert policy.step(earlier, seen) == (after, decision)
 
 
 def test_with_an_old_model_a_base_that_meets_all_is_kept_at_once():

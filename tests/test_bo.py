@@ -352,6 +352,42 @@ def test_a_transfer_proposes_what_was_not_run_at_the_new_rate():
     assert len(predicted(blend(library, 20.0, box, search), (), search, 4)) == len(box.bootstrap(4))
 
 
+def test_a_transfer_improves_on_what_was_measured_or_on_what_is_predicted_too():
+    library, box, search = Library(("a", "b"), (_model(10.0, (2, 2)),)), Lattice((4, 4), 20), Search(target_s=0.1)
+    samples = [Sample((4, 4), 0.7), Sample((9, 9), 0.8)]
+    old = blend(library, 20.0, box, search)
+    known = {"measured": 0.8, "predicted": max(s.score for s in predicted(old, samples, search, 4))}
+    assert known["predicted"] > 0.8
+    for incumbent, best in known.items():
+        found = recommend(old, samples, search, 4, incumbent=incumbent)
+        assert found.improvement == pytest.approx(expected_improvement(found.mean, found.sigma, best), rel=1e-9)
+
+
+def test_a_transfer_asks_nothing_twice():
+    library, search = Library(("a", "b"), (_model(10.0, (2, 2)),)), Search(target_s=0.1)
+    box = Lattice((4, 4), (4, 5))
+    old, samples = blend(library, 20.0, box, search), [Sample((4, 4), 0.9)]
+    assert recommend(old, samples, search, 2).k == (4, 5)
+    assert recommend(old, [*samples, Sample((4, 5), 0.7)], search, 2) is None
+
+
+def test_a_model_that_explains_the_new_samples_gets_the_weight_by_its_evidence():
+    """Weights are those of the residual processes' marginal likelihoods, by scikit-learn, at equal rates."""
+    right, wrong = _model(10.0, (2, 2), 0.3), _model(10.0, (2, 2), 0.5)
+    box, search = Lattice((2, 2), 20), Search(target_s=0.1)
+    new = [Sample(k, score(k, (2, 2), 0.35 / k[0], 0.1)) for k in ((2, 2), (4, 9), (9, 3))]
+    mixed = blend(Library(("a", "b"), (wrong, right)), 10.0, box, search, new, models="weighted")
+    logs = []
+    for _, model, surrogate in mixed.parts:
+        ran = np.array([s.k for s in new])
+        left = np.array([s.score for s in new]) - surrogate.mean(ran)
+        gp = fit(box.scaled(ran), left)
+        logs.append(_sklearn(gp.X, gp.y, gp).log_marginal_likelihood_value_)
+        assert model in (right, wrong)
+    weights = np.exp(np.array(logs) - max(logs))
+    assert [w for w, *_ in mixed.parts] == pytest.approx(weights / weights.sum(), rel=1e-4)
+
+
 def test_a_library_is_kept_in_a_file_that_people_can_read(tmp_path):
     samples = (Sample((1, 2), 0.9, 0.05), Sample((3, 2), 0.8))
     library = Library(("map", "jo<in"), (Model(1e4, (1, 2), (9, 9), samples), _model(2e4, (1, 1))))

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import erfcx, ndtr
 
+from ..errors import MetricError
+from ._given import numbers, real
 from .space import ENUMERATED, Array, Config, Lattice
 
 Posterior = Callable[[Array], tuple[Array, Array]]  # configurations, one a row -> mean and sigma of their scores
@@ -45,7 +47,10 @@ def expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.01) -
 
 def log_expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.01) -> Any:
     """Its logarithm, which still tells points apart where EI itself is too small for a float; -inf where sigma is 0."""
-    mean, sigma = np.asarray(mean, dtype=float), np.asarray(sigma, dtype=float)
+    mean, sigma = numbers(mean, "posterior mean"), numbers(sigma, "standard deviation", low=0.0)
+    best, xi = real(best, "best"), real(xi, "xi", low=0.0)
+    if mean.ndim and sigma.ndim and mean.shape != sigma.shape:
+        raise MetricError(f"{mean.shape} means, {sigma.shape} sigmas", expected="as many", fix="one for each point")
     unsure = sigma > 1e-12
     some = np.where(unsure, sigma, 1.0)
     return np.where(unsure, _log_h((mean - best - xi) / some) + np.log(some), -np.inf)
@@ -80,7 +85,7 @@ def propose(
     Small boxes are looked through; of large ones 20,000 points at random, and uphill from the best ten, operator by
     operator. Of equals the one of the fewest slots is taken, then the first in order.
     """
-    known = _codes(lattice, [k for k in tried if k in lattice])
+    known = _codes(lattice, [tuple(k) for k in tried if k in lattice])
 
     def worth(X: Array) -> Array:
         parts = [log_expected_improvement(*posterior(X[i : i + CHUNK]), best, xi) for i in range(0, len(X), CHUNK)]

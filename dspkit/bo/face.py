@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin  # type: ignore[import-untyped,unused-ignore]
+from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped,unused-ignore]
 
+from ._given import numbers
 from .gp import NOISE, Array, fit
 from .space import Lattice
 
@@ -23,6 +24,7 @@ class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc,unused-igno
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
+        check_is_fitted(self)
         mean, sigma = self.gp_.predict(X)
         return (mean, sigma) if return_std else mean
 
@@ -54,4 +56,4 @@ def skopt_optimizer(lattice: Lattice, *, levels: int = 6, xi: float = 0.01, seed
 
 def points(X: Any) -> Array:
     """Configurations as scikit-optimize gives them, back as whole numbers."""
-    return np.asarray([[int(v) for v in k] for k in X])
+    return numbers(X, "configurations").astype(int)

@@ -25,6 +25,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ..errors import KnobError, MetricError
+from ._given import choice, numbers, real
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LENGTHS, VARIANCES, NOISE = (0.05, 5.0), (1e-4, 1.0), 1e-4
@@ -67,6 +68,21 @@ class GP:
     variance: float
     noise: float = NOISE
 
+    def __post_init__(self) -> None:
+        X, y = numbers(self.X, "points"), numbers(self.y, "scores")
+        if X.ndim != 2 or y.ndim != 1 or len(X) != len(y) or not len(y):
+            came = f"points of shape {X.shape} with scores of shape {y.shape}"
+            raise MetricError(came, expected="a row and a score for each sample, one at least", fix="see fit()")
+        for name, low, above in (
+            ("mean", -math.inf, False),
+            ("length", 0, True),
+            ("variance", 0, True),
+            ("noise", 0, False),
+        ):
+            object.__setattr__(self, name, real(getattr(self, name), name, low=low, above=above))
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", y)
+
     @cached_property
     def _lower(self) -> Array:
         n = len(self.y)
@@ -93,7 +109,11 @@ class GP:
 
     def predict(self, X: Any) -> tuple[Array, Array]:
         """Mean and standard deviation of the score itself, without the noise of a measurement, at each row."""
-        X = np.atleast_2d(np.asarray(X, dtype=float))
+        X = np.atleast_2d(numbers(X, "points"))
+        if X.ndim != 2 or X.shape[1] != self.X.shape[1]:
+            raise MetricError(
+                f"points of shape {X.shape}", expected=f"{self.X.shape[1]} numbers each", fix="as in the samples"
+            )
         near = self.variance * matern(distances(X, self.X), self.length)
         part = near @ self._halves
         left = self.variance - np.einsum("ij,ij->i", part, part)
@@ -124,16 +144,16 @@ def fit(
     >>> g.predict([[0.5]])[0].round(2).tolist()
     [0.9]
     """
-    X, y = np.atleast_2d(np.asarray(X, dtype=float)), np.asarray(y, dtype=float)
-    if y.ndim != 1 or len(X) != len(y) or not len(y) or not (np.isfinite(X).all() and np.isfinite(y).all()):
+    X, y = np.atleast_2d(numbers(X, "points")), numbers(y, "scores")
+    if X.ndim != 2 or y.ndim != 1 or len(X) != len(y) or not len(y):
         raise MetricError(
             f"{len(X)} points with {y.size} scores", expected="a finite score for each, one at least", fix="see fit()"
         )
-    if by not in FITS:
-        raise KnobError(f"by={by!r}", expected=f"one of {', '.join(FITS)}", fix="see dspkit.bo.gp")
-    if not 0 <= noise < math.inf:
-        raise KnobError(f"noise={noise!r}", expected="a variance >= 0", fix="0 for scores without noise")
-    m = float(y.mean()) if mean is None else float(mean)
+    choice(by, "by", FITS)
+    noise, m = real(noise, "noise", low=0.0), float(y.mean()) if mean is None else real(mean, "mean")
+    for name, ends in (("length", length), ("variance", variance)):
+        if real(ends[0], name, low=0.0, above=True) > real(ends[1], name):
+            raise KnobError(f"{name}={ends}", expected="its least, then its most", fix="swap them")
     if by == "gpytorch":
         from .gp_torch import likeliest
 

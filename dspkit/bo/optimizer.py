@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import KnobError, MetricError
+from ._given import numbers, whole
 from .acquisition import Proposal
 from .score import Sample, score, stop_threshold
 from .search import Search, Surrogate
@@ -39,8 +40,14 @@ class Optimizer:
         samples: Iterable[Sample] = (),
         seed: int = 0,
     ):
-        self.lattice, self.search, self.seed = lattice, search or Search(), seed
-        self.samples: list[Sample] = list(samples)
+        if not isinstance(lattice, Lattice) or not isinstance(search, Search | None):
+            raise KnobError(f"{lattice!r:.60}, {search!r:.60}", expected="a Lattice, a Search", fix="see Optimizer")
+        self.lattice, self.search, self.seed = lattice, search or Search(), whole(seed, "seed")
+        self.samples: list[Sample] = []
+        for sample in samples:
+            if not isinstance(sample, Sample):
+                raise MetricError(f"{sample!r:.60}", expected="a Sample", fix="Sample(k, score, latency_s)")
+            self.tell(sample.k, sample.score, latency_s=sample.latency_s)
         self._first = list(lattice.bootstrap(levels)) if bootstrap else [lattice.base]
         self.proposal: Proposal | None = None  # the last answer and what was thought of it; None for a first run
 
@@ -57,15 +64,14 @@ class Optimizer:
     def tell(self, k: Iterable[int], score: float | None = None, *, latency_s: float | None = None) -> Sample:
         """Record what a configuration gave: its mean latency in seconds, or a score of your own."""
         config = _config(k, self.lattice)
+        late = None if latency_s is None else _one(latency_s, "latency_s", 0.0, infinite=True)
         if score is None:
-            if latency_s is None:
+            if late is None:
                 raise MetricError(
                     f"{config} without a result", expected="latency_s, or a score", fix="pass one of them"
                 )
-            score = _score(config, self.lattice, latency_s, self.search)
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-            raise MetricError(f"score {score!r}", expected="a finite number", fix="leave out runs that gave none")
-        self.samples.append(Sample(config, float(score), latency_s))
+            score = _score(config, self.lattice, late, self.search)
+        self.samples.append(Sample(config, _one(score, "score"), late))
         return self.samples[-1]
 
     @property
@@ -96,7 +102,7 @@ class Optimizer:
 
 def _config(k: Any, lattice: Lattice) -> Config:
     try:
-        config = tuple(operator.index(v) for v in k)
+        config = tuple(operator.index(v) for v in k if not isinstance(v, bool))
     except TypeError:
         config = ()
     if len(config) != len(lattice.base) or config not in lattice:
@@ -104,6 +110,13 @@ def _config(k: Any, lattice: Lattice) -> Config:
             f"configuration {k!r}", expected=f"whole numbers from {lattice.base} to {lattice.most}", fix="see ask()"
         )
     return config
+
+
+def _one(value: Any, what: str, low: float = -math.inf, *, infinite: bool = False) -> float:
+    found = numbers(value, what, low=low, infinite=infinite)
+    if found.ndim:
+        raise MetricError(f"{what} {value!r:.60}", expected="one number", fix="tell each run by itself")
+    return float(found)
 
 
 def _score(k: Config, lattice: Lattice, latency_s: float, search: Search) -> float:

@@ -40,7 +40,9 @@ def thrift(k: Any, base: Any, *, clamp: bool = True) -> Any:
     """
     import numpy as np
 
-    k, base = np.asarray(k, dtype=float), np.asarray(base, dtype=float)
+    from ._given import numbers
+
+    k, base = numbers(k, "configurations"), numbers(base, "base")
     if base.ndim != 1 or not base.size or k.shape[-1:] != base.shape or not (k >= 1).all() or not (base >= 1).all():
         raise KnobError(
             f"configurations of shape {k.shape} and a base of shape {base.shape}",
@@ -62,19 +64,21 @@ def score(k: Any, base: Any, latency_s: Any, target_s: float, alpha: float = 0.8
     """
     import numpy as np
 
+    from ._given import numbers, real
+
     _share("alpha", alpha)
-    if not (isinstance(target_s, (int, float)) and 0 < target_s < float("inf")):
-        raise KnobError(f"target_s={target_s!r}", expected="a latency above 0 s", fix="pass the target in seconds")
-    latency = np.asarray(latency_s, dtype=float)
-    if not (latency >= 0).all():
+    target_s = real(target_s, "target_s", low=0.0, above=True)
+    latency = numbers(latency_s, "a latency in seconds of", low=0.0, infinite=True)
+    cheap = thrift(k, base, clamp=clamp)
+    if latency.ndim and np.ndim(cheap) and latency.shape != np.shape(cheap):
         raise MetricError(
-            f"a latency of {latency_s!r} s",
-            expected="a time >= 0",
-            fix="wait until the job is ready and puts out records",
+            f"latencies of shape {latency.shape} for {np.shape(cheap)} configurations",
+            expected="one each, or one for all",
+            fix="score them one by one",
         )
     with np.errstate(divide="ignore"):
         met = np.minimum(1.0, np.where(latency == 0, np.inf, target_s / latency))
-    total = alpha * met + (1 - alpha) * thrift(k, base, clamp=clamp)
+    total = alpha * met + (1 - alpha) * cheap
     return float(total) if np.ndim(total) == 0 else total
 
 
@@ -85,8 +89,9 @@ def stop_threshold(alpha: float = 0.8, over: float = 1.0) -> float:
     [0.9, 0.96, 1.0]
     """
     _share("alpha", alpha)
-    if not (isinstance(over, (int, float)) and 0 <= over < float("inf")):
-        raise KnobError(f"over={over!r}", expected="a share from 0 up", fix="1 accepts twice the slots")
+    from ._given import real
+
+    over = real(over, "over", low=0.0)
     return alpha + (1 - alpha) / (1 + over)
 
 

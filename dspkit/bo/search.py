@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import MetricError
 from ..knobs import Knobs, knob
+from ._given import numbers, real
 from .acquisition import Proposal, propose
 from .gp import FITS, GP, NOISE, fit
 from .prior import KINDS, Mean, prior_mean
@@ -50,12 +49,13 @@ class Search(Knobs):
         """What these samples say about every configuration of the lattice."""
         if not samples:
             raise MetricError("no samples", expected="one at least", fix="run the bootstrap first")
-        X, y = np.array([s.k for s in samples]), np.array([s.score for s in samples])
+        X, y = numbers([s.k for s in samples], "configurations", low=1), numbers([s.score for s in samples], "scores")
         if X.ndim != 2 or X.shape[1] != len(lattice.base):
             raise MetricError(
                 f"samples of shape {X.shape}", expected=f"{len(lattice.base)} operators each", fix="one job, one search"
             )
         measured = [s for s in samples if s.latency_s is not None]  # of a transfer, those that really ran
+        numbers([s.latency_s for s in measured], "latencies", low=0.0, infinite=True)
         prior = prior_mean(self.prior, lattice.base, measured or samples, self.alpha, self.target_s)
         return Surrogate(lattice, prior, fit(lattice.scaled(X), y - prior(X), noise=self.noise, by=self.fit))
 
@@ -70,5 +70,5 @@ class Search(Knobs):
     ) -> Proposal | None:
         """The configuration of the greatest expected improvement that is not among `tried` (the samples' own)."""
         known = {s.k for s in samples} if tried is None else tried
-        top = max((s.score for s in samples), default=-math.inf) if best is None else best
+        top = max((s.score for s in samples), default=-math.inf) if best is None else real(best, "best")
         return propose(self.surrogate(lattice, samples), lattice, top, xi=self.xi, tried=known, seed=seed)

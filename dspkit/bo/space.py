@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import CapacityError, KnobError
+from ._given import numbers, whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Config = tuple[int, ...]
 ENUMERATED = 200_000  # points up to which all are looked at
+MOST = 10**9  # instances; more is a mistake
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,32 @@ class Lattice:
         return math.prod(b - a + 1 for a, b in zip(self.base, self.most, strict=True))
 
     def __contains__(self, k: Any) -> bool:
-        return len(k) == len(self.base) and all(a <= x <= b for a, x, b in zip(self.base, k, self.most, strict=True))
+        try:
+            found = [operator.index(x) for x in k]
+        except TypeError:
+            return False
+        inside = zip(self.base, found, self.most, strict=False)
+        return len(found) == len(self.base) and all(a <= x <= b for a, x, b in inside)
 
     def scaled(self, X: Any) -> Array:
         """Configurations as points of the unit cube; 0 along an operator that cannot vary."""
+        X = np.atleast_2d(numbers(X, "configurations"))
+        if X.ndim != 2 or X.shape[1] != len(self.base):
+            raise KnobError(
+                f"configurations of shape {X.shape}",
+                expected=f"{len(self.base)} operators each",
+                fix="one job, one box",
+            )
         span = np.where(self.high > self.low, self.high - self.low, 1)
-        scaled: Array = np.where(self.high > self.low, (np.atleast_2d(X) - self.low) / span, 0.0)
+        scaled: Array = np.where(self.high > self.low, (X - self.low) / span, 0.0)
         return scaled
 
     def clamp(self, k: Iterable[float]) -> Config:
         """The nearest configuration of the box."""
-        return tuple(min(max(round(x), a), b) for x, a, b in zip(k, self.base, self.most, strict=True))
+        given = numbers([*k], "a configuration", infinite=True)
+        if given.shape != (len(self.base),):
+            raise KnobError(f"{given.shape} instances", expected=f"{len(self.base)} of them", fix="one per operator")
+        return tuple(round(min(max(x, a), b)) for x, a, b in zip(given.tolist(), self.base, self.most, strict=True))
 
     def points(self) -> Array:
         """Every configuration, one a row; for boxes of at most ENUMERATED."""
@@ -81,7 +98,7 @@ class Lattice:
 
     def draw(self, random: np.random.Generator, count: int) -> Array:
         """Configurations at random, all equally likely."""
-        drawn: Array = random.integers(self.low, self.high + 1, (count, len(self.base)))
+        drawn: Array = random.integers(self.low, self.high + 1, (whole(count, "count"), len(self.base)))
         return drawn
 
     def neighbours(self, X: Array, step: int = 1) -> Array:
@@ -96,10 +113,7 @@ class Lattice:
 
         Levels are rounded half up, what is beyond an operator's own bounds is clamped, and doubles are left out.
         """
-        if isinstance(levels, bool) or not isinstance(levels, int) or levels < 1:
-            raise KnobError(
-                f"levels={levels!r}", expected="a whole number from 1 up", fix="the paper's examples: 6, 35"
-            )
+        levels = whole(levels, "levels", low=1)
         first, last = max(self.base), max(self.most)
         step = (last - first) / (levels - 1) if levels > 1 else 0.0
         alike = [self.clamp([math.floor(first + i * step + 0.5)] * len(self.base)) for i in range(levels)]
@@ -118,11 +132,14 @@ class Lattice:
 
 def _whole(values: Any, name: str) -> Config:
     try:
-        found = tuple(operator.index(v) for v in values if not isinstance(v, bool))
-        if not found or len(found) != len(tuple(values)) or min(found) < 1:
+        given = tuple(values)
+        found = tuple(operator.index(v) for v in given if not isinstance(v, bool))
+        if not found or len(found) != len(given) or min(found) < 1 or max(found) > MOST:
             raise TypeError
     except TypeError:
         raise KnobError(
-            f"{name}={values!r}", expected="whole numbers of instances from 1 up", fix="one for each operator"
+            f"{name}={values!r:.80}",
+            expected=f"whole numbers of instances from 1 to {MOST:,}",
+            fix="one for each operator",
         ) from None
     return found

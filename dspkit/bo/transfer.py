@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import KnobError
+from ._given import choice, real
 from .acquisition import Proposal
 from .gp import fit
 from .library import Library, Model
@@ -58,9 +60,17 @@ def blend(
 ) -> Blend:
     r"""What the old models say: the nearest's alone, or all of them by weight.
 
-    Weights are $e^{-2|\ln r_j/r|}$ (a model at $\sqrt e$ times the rate counts $1/e$), times the likelihood of the new
-    samples under model j up to a constant offset, $(\sum_t e_t^2/n + \text{noise})^{-(n-1)/2}$.
+    Weights are $e^{-2|\ln r_j/r|}$ (a model at $\sqrt e$ times the rate counts $1/e$), times the marginal likelihood of
+    the new samples under model j and its residual process.
     """
+    choice(models, "models", MODELS)
+    choice(align, "align", ALIGNS)
+    real(rate, "rate", low=0.0)
+    if library.models and len(library.operators) != len(lattice.base):
+        raise KnobError(
+            f"models of {len(library.operators)} operators for {len(lattice.base)}", expected="one job's",
+            fix="load the job's own",
+        )  # fmt: skip
     if models == "nearest" or len(library.models) == 1:
         old = library.nearest(rate)
         return Blend(((1.0, old, search.surrogate(old.lattice, old.samples)),), lattice, align)
@@ -70,9 +80,9 @@ def blend(
         far = abs(math.log(old.rate / rate)) if old.rate > 0 and rate > 0 else 10.0
         log = -2 * far
         if len(samples) > 1:
-            guess = surrogate.mean(_aligned([s.k for s in samples], old, lattice, align))
-            error = np.array([s.score for s in samples]) - guess
-            log -= 0.5 * (len(samples) - 1) * math.log(float(error.var()) + max(search.noise, 1e-6))
+            ran = np.array([s.k for s in samples])
+            left = np.array([s.score for s in samples]) - surrogate.mean(_aligned(ran, old, lattice, align))
+            log += fit(lattice.scaled(ran), left, noise=search.noise, by=search.fit).log_likelihood
         logs.append(log)
         parts.append((old, surrogate))
     weights = np.exp(np.array(logs) - max(logs))
@@ -105,6 +115,7 @@ def recommend(
     seed: int | tuple[int, ...] = 0,
 ) -> Proposal | None:
     """One step of Algorithm 2: what to run next at the new rate, of what was not run there."""
+    choice(incumbent, "incumbent", INCUMBENTS)
     everything = predicted(old, samples, search, levels)
     known = samples if incumbent == "measured" and samples else everything
     best = max(s.score for s in known)

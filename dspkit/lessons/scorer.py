@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..bo import Lattice, Optimizer, Search, stop_threshold
 from ..bo.prior import KINDS
+from ..errors import CapacityError
 from ..knobs import Knobs, knob
 from ..plots.base import Plot
 from ..plots.posterior import posterior
@@ -33,7 +34,10 @@ def base_of(rate: float) -> tuple[int, ...]:
     found = []
     for v, (sigma, kappa) in zip(_RATES, _CONTENTION, strict=True):
         enough = (n for n in range(1, MOST + 1) if n * v / (1 + sigma * (n - 1) + kappa * n * (n - 1)) > 1.01 * rate)
-        found.append(next(enough))
+        n = next(enough, None)
+        if n is None:
+            raise CapacityError(f"{rate} records/s", expected=f"what {MOST} instances do", fix="a lower rate")
+        found.append(n)
     return tuple(found)
 
 

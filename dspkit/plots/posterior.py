@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,11 @@ def posterior(
             expected="two operators, a run at least",
             fix="fix the others",
         )
+    if len(names) != 2:
+        raise MetricError(f"names {names!r:.60}", expected="two", fix="one for each operator")
+    _finite(s.score for s in samples)
+    _finite([] if threshold is None else [threshold])
+    names = [escape(str(n)) for n in names]
     across, up = (np.arange(a, b + 1) for a, b in zip(low, high, strict=True))
     grid = np.stack(np.meshgrid(across, up, indexing="ij"), axis=-1).reshape(-1, 2)
     mean, sigma = surrogate(grid)
@@ -111,6 +117,7 @@ def scores(ways: Mapping[str, Sequence[Sample]], threshold: float, *, title: str
     """Scores run by run of one search or several, the best so far as a line, and the stop threshold."""
     if not ways or not all(ways.values()):
         raise MetricError("a search without runs", expected="a run at least of each", fix="run something first")
+    _finite([threshold, *(s.score for samples in ways.values() for s in samples)])
     traces, said = [], []
     for i, (name, samples) in enumerate(ways.items()):
         x, y = list(range(1, len(samples) + 1)), [s.score for s in samples]
@@ -150,6 +157,12 @@ def _marks(
     x, y = ([k[i] for k in points] for i in (0, 1))
     return {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name, "marker": marker, "hoverinfo": "text",
             "hovertext": [f"{name}: {_named(k)}" for k in points]}  # fmt: skip
+
+
+def _finite(values: Iterable[float]) -> None:
+    for value in values:
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise MetricError(f"{value!r:.60}", expected="a finite score", fix="leave out runs that gave none")
 
 
 def _named(k: Sequence[int]) -> str:

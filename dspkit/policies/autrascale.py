@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ..bo._given import whole
 from ..bo.gp import FITS, NOISE
 from ..bo.library import Library, Model
 from ..bo.prior import KINDS
@@ -114,6 +115,8 @@ class AuTraScale(Knobs):
             raise KnobError(
                 f"base of {sorted(self.base)}", expected=f"one of {topology.order}", fix="name each operator"
             )
+        for name, n in self.base.items():
+            whole(n, f"base of {name}", low=1)
         return State(topology, Library(topology.order, self.library.models), seed)
 
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
@@ -126,12 +129,12 @@ class AuTraScale(Knobs):
             if self.base and not state.library.models:
                 state = self._known_base(state, t)
         run = state.run.watch(snapshot, self.warm_up_s, LONGEST * self.running_s)
-        state, whole = state._replace(run=run), self.running_s - self.warm_up_s
+        state, full = state._replace(run=run), self.running_s - self.warm_up_s
         wanted = now if state.asked is None else state.asked
         if wanted != now and t - state.asked_at < LONGEST * self.running_s:
             return state, self._decide(state, snapshot, {"rule": "waits for its configuration"})
-        if run.seen is None or run.measured_s < whole - 1e-6 or self._unclear(state, t - run.began, snapshot.window_s):
-            return state, self._decide(state, snapshot, {"rule": f"measured {run.measured_s:g} of {whole:g} s"})
+        if run.seen is None or run.measured_s < full - 1e-6 or self._unclear(state, t - run.began, snapshot.window_s):
+            return state, self._decide(state, snapshot, {"rule": f"measured {run.measured_s:g} of {full:g} s"})
         refused = (wanted,) if wanted != now else ()
         state = state._replace(
             queue=tuple(k for k in state.queue if k not in (now, *refused)), runs=state.runs + (state.phase != "hold")

@@ -34,14 +34,25 @@ def operator_time(arrivals: float, rate: float, k: int) -> float:
     >>> round(operator_time(3, 2, 2), 6)
     1.142857
     """
-    if arrivals <= 0:
+    if not arrivals >= 0 or not 0 < rate < math.inf or arrivals == math.inf or k < 1 or k != int(k):
+        raise KnobError(
+            f"{arrivals} records/s for {k} instances of {rate}", expected="arrivals >= 0, a rate > 0, k from 1 up",
+            fix="leave out what was not measured",
+        )  # fmt: skip
+    if arrivals == 0:
         return 1 / rate
-    return sojourn(k, arrivals, 1 / rate)[0] if arrivals < k * rate * (1 - 1e-12) else math.inf
+    return sojourn(int(k), arrivals, 1 / rate)[0] if arrivals < k * rate * (1 - 1e-12) else math.inf
 
 
 def network_time(arrivals: Sequence[float], rates: Sequence[float], k: Sequence[int], outside: float) -> float:
     r"""$E[T](k)=\frac1{\lambda_0}\sum_i\lambda_iE[T_i](k_i)$: mean time of a record from outside in the whole job."""
-    each = (a * operator_time(a, mu, n) for a, mu, n in zip(arrivals, rates, k, strict=True) if a > 0)
+    if not len(arrivals) == len(rates) == len(k) or not 0 <= outside < math.inf:
+        raise KnobError(
+            f"{len(arrivals)} arrivals, {len(rates)} rates, {len(k)} operators, {outside} records/s from outside",
+            expected="as many, and a rate >= 0",
+            fix="one of each for an operator",
+        )
+    each = (a * operator_time(a, mu, n) for a, mu, n in zip(arrivals, rates, k, strict=True) if a != 0)
     return sum(each) / outside if outside > 0 else 0.0
 
 
@@ -61,13 +72,21 @@ def allocate(
     >>> allocate((10, 10, 5), (4, 3, 12), 10, target_s=0.75)
     [4, 6, 1]
     """
-    if not len(arrivals) == len(rates) or not all(a >= 0 for a in arrivals) or not all(mu > 0 for mu in rates):
+    if any(isinstance(x, str) for x in (arrivals, rates, most, target_s, slots, outside)):
+        raise KnobError("text", expected="numbers", fix="convert them first")
+    sizes = {len(arrivals), len(rates), len(rates if most is None else most)}
+    usable = all(0 <= a < math.inf for a in (*arrivals, outside)) and all(0 < mu < math.inf for mu in rates)
+    if sizes != {len(rates)} or not rates or not usable:
         raise KnobError(
-            f"arrivals {arrivals}, rates {rates}", expected="as many, >= 0 and > 0", fix="leave out the idle"
+            f"arrivals {arrivals}, rates {rates}, bounds {most}",
+            expected="one each, finite, >= 0 and > 0",
+            fix="leave out the idle",
         )
+    if not 0 <= target_s < math.inf:
+        raise KnobError(f"target_s={target_s}", expected="a time >= 0", fix="0 for none")
     if not target_s and slots is None:
         raise KnobError("neither a target nor slots", expected="one of them", fix="as in allocate(..., slots=11)")
-    bounds = list(most or [10**6] * len(rates))
+    bounds = [10**6] * len(rates) if most is None else list(most)
     limit = sum(bounds) if slots is None else slots
     k = [min(math.floor(a / mu + 1e-9) + 1, b) for a, mu, b in zip(arrivals, rates, bounds, strict=True)]
     now = [a * operator_time(a, mu, n) if a else 0.0 for a, mu, n in zip(arrivals, rates, k, strict=True)]

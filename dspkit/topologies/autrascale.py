@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 from ..core import Operator, Topology
+from ..errors import KnobError
 from ..plant import Link, Node, Plant, Service
 from ..workload import Sine, Stair, Trace
 from .app import App
@@ -95,7 +98,9 @@ def _swinging(
     The swing is what makes a job with just enough capacity late. All but the structure is ours.
     """
     plant = Plant(services, HOSTS, noise=0.01, pause_kind="savepoint", network=Link(delay_s=hop_s))
-    load = Sine(rate_per_s, swing * rate_per_s, 10.0)
+    if isinstance(rate_per_s, bool) or not isinstance(rate_per_s, Real):
+        raise KnobError(f"rate_per_s={rate_per_s!r:.60}", expected="a number of records/s", fix="as in yahoo(34e3)")
+    load = Sine(float(rate_per_s), swing * float(rate_per_s), 10.0)
     operators = tuple(Operator(n, max_parallelism=256 if services[n].io_share else 64) for n in services)
     topology = Topology(operators, tuple(zip(services, list(services)[1:], strict=False)))
     return App(name, topology, plant, load, target_s, "autrascale")
