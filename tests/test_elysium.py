@@ -17,6 +17,7 @@ from dspkit.predict.proactive import as_if
 from dspkit.profile import Estimator, compute_config, learn
 from dspkit.profile.running import Running
 from dspkit.reproduce import elysium as again
+from dspkit.reproduce.elysium_loads import LEAST, LEVELS, bursty
 from dspkit.simulator import Cluster
 
 TOP = topologies.rolling_top_words()
@@ -210,6 +211,18 @@ def test_the_evaluation_summary():
     study = again.period_study(pause_s=19.2)
     assert study.degradation.tolist() == sorted(study.degradation, reverse=True)
     assert study.degradation[0] == pytest.approx(study.theory[0], rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["T1", "T2"])
+def test_degradation_is_not_worse_than_joints_on_bursts_that_stay_for_minutes(name):
+    """Five minutes, which are five hours of tweets; on loads that need up to three nodes."""
+    load = bursty(LEAST, LEVELS[name][2], bursts=2, hold_s=300.0, fade_s=60.0)
+    joint, reactive = (
+        again.play(name, load, p, minutes=48) for p in (Joint(), Elysium(learned=again.profiled(name)))
+    )  # fmt: skip
+    assert scores.degradation(reactive).mean < scores.degradation(joint).mean
+    assert scores.nodes_saved(reactive, 4, every_s=60) > scores.nodes_saved(joint, 4, every_s=60)
 
 
 def test_a_backend_that_has_no_nodes_to_change_refuses_and_says_so():
