@@ -13,9 +13,11 @@ the sum of inputs, is not taken: the paper's own figure for a restart each minut
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from numbers import Real
 from statistics import fmean
 from typing import Any
 
@@ -92,11 +94,13 @@ def nodes_saved(history: History, available: int, *, every_s: float | None = Non
 
 def node_seconds(history: History) -> float:
     """Nodes in use, summed over time: what is paid for."""
+    _must_be_history(history)
     return sum((s.snapshot.deployment.workers or len(s.snapshot.nodes)) * s.snapshot.window_s for s in history)
 
 
 def instance_seconds(history: History) -> float:
     """Instances in use, summed over time: what is paid for where slots are."""
+    _must_be_history(history)
     return sum(s.snapshot.deployment.instances * s.snapshot.window_s for s in history)
 
 
@@ -119,6 +123,7 @@ def latency(history: History, kind: str = "latency", part: str = "mean") -> floa
 
 def rescales(history: History) -> int:
     """How often what runs changed, whoever changed it."""
+    _must_be_history(history)
     after = [s.deployment for s in history]
     return sum(a != b for a, b in pairwise([history[0].snapshot.deployment, *after])) if len(history) else 0
 
@@ -148,6 +153,8 @@ def saso(
     `needed` tells what a window needs of it; without it accuracy is that of the throughput: $1-|in-thr|/in$.
     """
     signal = _signal(history, of)
+    if needed is not None and not callable(needed):
+        raise KnobError(f"needed={needed!r}", expected="a function of a Snapshot", fix="as in needed=lambda s: 3")
     turned, off, settled, beyond, count = 0, [], [], [], 0
     for first, end in levels(history, by):
         before = signal(history[first - 1]) if first else None
@@ -194,16 +201,25 @@ def _miss(step: Step, signal: Signal, needed: Callable[[Snapshot], float] | None
     """How far this window is from what it should be, relatively."""
     s = step.snapshot
     if needed is not None:
-        want, has = float(needed(s)), signal(step)
-        assert has is not None
+        want, has = _number(needed(s), needed), signal(step)
+        if want is None or has is None:
+            raise MetricError(f"{needed!r} told nothing at t={s.t:g}", expected="what is needed", fix="mend it")
         return abs(has - want) / want if want > 0 else float(has > 0)
     return min(1.0, abs(s.source_rate - s.throughput) / s.source_rate) if s.source_rate > TRACE else 0.0
+
+
+def _number(value: Any, by: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise MetricError(f"{value!r} of {by!r}"[:120], expected="a number >= 0, or None", fix="mend the function")
+    return float(value)
 
 
 def _signal(history: History, of: str | Signal) -> Signal:
     _must_have_steps(history)
     if callable(of):
-        return of
+        return lambda s: _number(of(s), of)
     named: Mapping[str, Signal] = {"instances": lambda s: s.deployment.instances, "nodes": nodes}
     if of in named:
         return named[of]
@@ -220,6 +236,12 @@ def _each(history: History, every_s: float) -> list[Step]:
     ]
 
 
+def _must_be_history(history: History) -> None:
+    if not isinstance(history, History):
+        raise MetricError(f"history {history!r}"[:100], expected="a History", fix="pass what run() returns")
+
+
 def _must_have_steps(history: History) -> None:
-    if not isinstance(history, History) or not len(history):
+    _must_be_history(history)
+    if not len(history):
         raise MetricError(f"history {history!r}"[:100], expected="a History with steps", fix="pass what run() returns")

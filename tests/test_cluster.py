@@ -66,6 +66,37 @@ def test_a_change_stops_the_application_that_changes_and_no_other():
     assert set(cluster.placement.values()) == {"node-1"}
 
 
+def test_pauses_by_instance_hold_who_comes_and_only_in_who_changes():
+    """Instances do 1000/s, and 1500/s come. With a third one the two others go on; of one that is left nobody waits; of
+    two that move both do. So it is for who runs alone, too; the neighbour never stops."""
+    app = _app(load=1500, pause_kind="instances", pause_s=7.0, nodes=ROOM)
+    start = {"read": 1, "work": 2}
+    both = Deployment({f"{a}/{n}": k for a in "ab" for n, k in start.items()}, 1)
+    cluster = Cluster({"a": app, "b": app}, deployment=both)
+    alone = Simulator(app.topology, app.plant, app.workload, deployment=Deployment(start, 1))
+    a, b = cluster.seen["a"], cluster.seen["b"]
+    cluster.observe()
+    alone.observe()
+    moved = {("work", 0): "node-2", ("work", 1): "node-2", ("read", 0): "node-1"}
+    steps = (
+        (Deployment({"read": 1, "work": 3}, 1), 1500, 0),
+        (Deployment({"read": 1, "work": 1}, 1), 1000, 0),
+        (Deployment({"read": 1, "work": 2}, None, moved), 600, 7),  # three seconds of 2000/s
+    )
+    for then, through, stood in steps:
+        cluster.deploy_one("a", then)
+        alone.deploy(then)
+        cluster.observe()
+        own = alone.observe()
+        assert b[-1].downtime_s == 0.0
+        assert b[-1].throughput == pytest.approx(1500, rel=0.01)
+        assert a[-1].throughput == pytest.approx(through, rel=0.01)
+        assert a[-1].downtime_s == pytest.approx(stood)
+        assert (a[-1].downtime_s, a[-1].throughput) == pytest.approx((own.downtime_s, own.throughput))
+    offered, ended = (10 * sum(getattr(s, name) for s in a) for name in ("source_rate", "throughput"))
+    assert offered == pytest.approx(ended + sum(m.backlog for m in a[-1].operators.values()))
+
+
 def test_records_are_conserved_application_by_application():
     cluster = Cluster({"a": _app(load=1500), "b": _app(load=300)})  # a's work does 1000/s
     offered = ended = 0.0

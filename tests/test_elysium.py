@@ -17,6 +17,7 @@ from dspkit.predict.proactive import as_if
 from dspkit.profile import Estimator, compute_config, learn
 from dspkit.profile.running import Running
 from dspkit.reproduce import elysium as again
+from dspkit.reproduce.elysium_loads import LEAST, LEVELS, bursty
 from dspkit.simulator import Cluster
 
 TOP = topologies.rolling_top_words()
@@ -210,6 +211,20 @@ def test_the_evaluation_summary():
     study = again.period_study(pause_s=19.2)
     assert study.degradation.tolist() == sorted(study.degradation, reverse=True)
     assert study.degradation[0] == pytest.approx(study.theory[0], rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["T1", "T2"])
+def test_degradation_is_not_worse_than_joints_on_bursts_that_stay_for_minutes(name):
+    """Five minutes, which are five hours of tweets; on loads that need up to four nodes. Means over six loads."""
+    lost, saved = [], []
+    for policy in (Joint(), Elysium(learned=again.profiled(name))):
+        loads = (bursty(LEAST, LEVELS[name][3], s, bursts=2, hold_s=300.0, fade_s=60.0) for s in range(6))
+        runs = [again.play(name, load, policy, seed=s, minutes=48) for s, load in enumerate(loads)]
+        lost.append(np.mean([scores.degradation(h).mean for h in runs]))
+        saved.append(np.mean([scores.nodes_saved(h, 4, every_s=60) for h in runs]))
+    assert lost[1] < lost[0]
+    assert saved[1] > saved[0]
 
 
 def test_a_backend_that_has_no_nodes_to_change_refuses_and_says_so():

@@ -36,6 +36,8 @@ TOP = topologies.rolling_top_words()
 EMPTY = {"format": 1, "selectivity": [], "shares": {}, "overhead": None}
 NET = {"kind": "net", "hidden": [[1, 2]], "out": [1, 2, 3], "low": [0, 0], "span": [1, 1], "slope": 0}
 POINTS = {"kind": "points", "x": [1, 0], "y": [1, 2], "slope": 1}
+LINE = {"kind": "line", "intercept": 0, "slope": 1}
+RATIO = {"mean": 1, "spread": 0, "error": None, "count": 1}
 SEEN = {"error": None, "count": 1, "seen": [0, 1]}
 NOISY = replace(TOP, plant=replace(TOP.plant, noise=0.05))
 
@@ -182,6 +184,17 @@ def test_a_profile_is_saved_as_text_and_read_back_whole(kind, tmp_path, half_an_
         json.dumps({**EMPTY, "cpu": {"a": {"curve": POINTS, **SEEN}}}),
         json.dumps({**EMPTY, "cpu": {"a": {"curve": NET, **SEEN}}}),
         json.dumps({**EMPTY, "cpu": {"a": {"curve": {"kind": "line", "intercept": math.nan, "slope": 1}, **SEEN}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": {"kind": "line", "intercept": 1, "slope": -1}, **SEEN}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": {"kind": "line", "intercept": 1, "slope": [1, 2]}, **SEEN}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": {**NET, "hidden": [[1, 2]] * 2, "low": [0]}, **SEEN}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": LINE, **SEEN, "count": math.inf}}}),
+        json.dumps({**EMPTY, "cpu": {"a": {"curve": LINE, **SEEN, "seen": [1]}}}),
+        json.dumps({**EMPTY, "cpu": {}, "overhead": 0}), json.dumps({**EMPTY, "cpu": {}, "overhead": []}),
+        json.dumps({**EMPTY, "cpu": {}, "shares": {"a": -1}}),
+        json.dumps({**EMPTY, "cpu": {}, "shares": {"a": math.nan}}),
+        json.dumps({**EMPTY, "cpu": {}, "selectivity": [{"start": "a", "end": "b", **RATIO, "spread": math.nan}]}),
+        json.dumps({**EMPTY, "cpu": {}, "selectivity": [{"start": "a", "end": "b", **RATIO, "mean": -1}]}),
+        "[" * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_profile_is_refused_in_words(text, tmp_path):
@@ -205,6 +218,27 @@ def test_what_is_no_profile_is_refused_in_words(text, tmp_path):
         (lambda: fit_curve([1, 2], [1, 2], "cubic"), "one of linear, isotonic, network"),
         (lambda: Estimator(TOP.topology, Profile({}, {})), "without the selectivity of"),
         (lambda: learn_threshold(lambda *_: 0.1, ()), "at least one"),
+        (lambda: learn_threshold(lambda *_: 0.1, (math.nan, 0.5)), "at least one"),
+        (lambda: learn_threshold(lambda *_: 0.1, rounds="x"), "at least one"),
+        (lambda: learn_threshold(None), "a function of threshold"),
+        (lambda: Estimator(None, Profile({}, {})), "a Topology and a Profile"),
+        (lambda: Estimator(TOP.topology, "x"), "a Topology and a Profile"),
+        (lambda: Estimator.together({}), "of each application"),
+        (lambda: Estimator.together({"a": 3}), "of each application"),
+        (lambda: _chain(1e-3).instance_cpu_usage("typo", 1), "operator 'typo'"),
+        (lambda: _chain(1e-3).instance_cpu_usage("o0", math.nan), "a number >= 0"),
+        (lambda: _chain(lambda _: math.nan).instance_cpu_usage("o0", 1), "learn the profile again"),
+        (lambda: compute_config(_chain(1e-3, overhead=Fitted(lambda x: x * math.nan)), 1), "finite overheads"),
+        (lambda: _chain(1e-3).node_cpu_usages({("o0", 0): "n"}, {"o0": 0}, 1), "a whole number above 0"),
+        (lambda: _chain(1e-3).node_cpu_usages({("o0", 0): "n"}, {}, 1), "a whole number above 0"),
+        (lambda: _chain(1e-3).predicted_input_load(None, Series([1]), 1), "a Predictor and a Series"),
+        (lambda: Profile("x", {}), "as `learn` makes it"),
+        (lambda: Ratio(math.nan), "finite numbers >= 0"),
+        (lambda: errors("x", None), "a Profile"),
+        (lambda: load(None), "a file to read"),
+        (lambda: fit_curve("ab", [1, 2]), "rows of numbers"),
+        (lambda: fit_curve([1, 2], [1, 2], []), "one of linear, isotonic, network"),
+        (lambda: fit_curve([1, 2], [1, 2], "network", seed="x"), "whole number from 0"),
         (lambda: learn_threshold(lambda *_: float("nan")), "a number >= 0"),
     ],
 )
@@ -217,7 +251,7 @@ def _chain(*seconds, most=4, overhead=None, cores=4.0):
     names = [f"o{i}" for i in range(len(seconds))]
     topology = Topology.chain(*names, max_parallelism=most)
     ratios = {edge: Ratio(1.0) for edge in topology.edges}
-    curves = {n: Fitted(Line(0.0, s)) for n, s in zip(names, seconds, strict=True)}
+    curves = {n: Fitted(s if callable(s) else Line(0.0, s)) for n, s in zip(names, seconds, strict=True)}
     return Estimator(topology, Profile(ratios, curves, overhead), cores)
 
 
@@ -283,6 +317,10 @@ def test_another_scheduler_is_asked_and_heeded():
         compute_config(e, 300, scheduler=lambda *_: {})
 
 
+def test_as_many_nodes_as_one_likes_cost_nothing():
+    assert compute_config(_chain(1e-3, 1e-3), 900, nodes=10**12) == compute_config(_chain(1e-3, 1e-3), 900, nodes=8)
+
+
 def test_zero_load_needs_one_of_each():
     config = compute_config(_chain(1e-3, 1e-3), 0)
     assert (config.parallelism, config.workers) == ({"o0": 1, "o1": 1}, 1)
@@ -318,6 +356,16 @@ def test_two_applications_share_a_count_or_have_their_own():
         ({"nodes": ["a", "a"]}, "a number from 1 up"),
         ({"core_min": 0.7}, "core_min < core_max"),
         ({"cpu_max": 2}, "a share from 0 to 1"),
+        ({"nodes": 3.5}, "a number from 1 up"),
+        ({"nodes": [1, 2]}, "a number from 1 up"),
+        ({"start": {}}, "a whole number above 0"),
+        ({"start": {"o0": math.nan}}, "a whole number above 0"),
+        ({"parallelism": {"o0": 0}}, "a whole number above 0"),
+        ({"parallelism": {"o0": 1, "typo": 1}}, "a whole number above 0"),
+        ({"scheduler": None}, "a function of topology"),
+        ({"scheduler": lambda *_: None}, "a scheduler that placed None"),
+        ({"scheduler": lambda *_: {("o0", 0): "mars"}}, "a scheduler that used"),
+        ({"scheduler": lambda t, p, n: {("o0", 1): n[0]}}, "from index 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(more, said):

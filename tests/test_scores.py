@@ -100,6 +100,9 @@ def test_all_scores_of_a_real_run_are_numbers():
     [
         lambda h: scores.degradation(History(CHAIN)), lambda h: scores.nodes_saved(h, 0),
         lambda h: scores.nodes_saved(h, 4, every_s=0), lambda h: scores.latency(h, "x"), lambda h: scores.levels(h, -1),
+        lambda h: scores.node_seconds("x"), lambda h: scores.instance_seconds(None), lambda h: scores.rescales("x"),
+        lambda h: scores.saso(h, lambda s: float("nan")), lambda h: scores.saso(h, lambda s: "x"),
+        lambda h: scores.saso(h, needed=lambda s: float("nan")), lambda h: scores.saso(h, needed=3),
         lambda h: scores.saso(h, "nobody"), lambda h: scores.saso("x"),
         lambda h: scores.nodes_saved(made([(1, 1, 1, None)]), 4),
     ],

@@ -97,7 +97,7 @@ def _bars(names: list[str], values: list[float], red: list[bool], texts: list[st
 
 def _limit(names: list[str], level: float, name: str, at: str) -> dict[str, Any]:
     """A dashed line; its name stands at its end."""
-    return {"type": "scatter", "mode": "lines+text", "x": names, "y": [level] * len(names), "name": name,
+    return {"type": "scatter", "mode": "lines+markers+text", "x": names, "y": [level] * len(names), "name": name,
             "text": [*[""] * (len(names) - 1), name], "textposition": "top center", "cliponaxis": False,
-            "line": {"color": PALETTE[6], "dash": "dash", "width": 1.5}, "xaxis": f"x{at}", "yaxis": f"y{at}",
-            "hoverinfo": "name+y"}  # fmt: skip
+            "marker": {"opacity": 0, "size": 10}, "line": {"color": PALETTE[6], "dash": "dash", "width": 1.5},
+            "xaxis": f"x{at}", "yaxis": f"y{at}", "hoverinfo": "name+y"}  # fmt: skip

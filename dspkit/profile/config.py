@@ -18,19 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from ..core import Topology
-from ..errors import KnobError
+from ..errors import KnobError, MetricError
 from ..etp import rebalance
 from ..frozen import FrozenMap
 from .curves import Array
-from .estimator import Estimator, Load, Places
+from .estimator import Estimator, Load, Places, counted
 
 Scheduler = Callable[[Topology, Mapping[str, int], Sequence[str]], Places]
 _ROUNDING = 1e-9  # beyond a threshold that is no stress yet
+_DEALS = "let it return {(operator, index): node}"
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,17 @@ def compute_config(
     all begin with one, and whoever puts most CPU on the hottest node gets another, until none is in stress.
     `parallelism` fixes the first stage's answer.
     """
-    names = _checked(estimator, nodes, core_min, core_max, cpu_max)
-    rates = estimator.input_rates(load)
-    p = dict(parallelism) if parallelism is not None else {}
-    for o in estimator.topology.order if parallelism is None else ():
+    _checked(estimator, core_min, core_max, cpu_max)
+    rates, order = estimator.input_rates(load), estimator.topology.order
+    start, parallelism = (k if k is None else counted(k, estimator.topology, order) for k in (start, parallelism))
+    p = {} if parallelism is None else {o: parallelism[o] for o in order}
+    for o in order if parallelism is None else ():
         p[o] = _instances(estimator, o, rates[o], core_min, core_max, None if start is None else start[o], guard)
     cpu = {o: estimator.instance_cpu_usage(o, rates[o] / k) for o, k in p.items()}
     stuck = tuple(
         o for o, u in cpu.items() if u > core_max + _ROUNDING and p[o] >= estimator.topology[o].max_parallelism
     )
+    names = _named(nodes, sum(p.values()))
     counts, used, full = _nodes(estimator, p, cpu, names, cpu_max, scheduler, each_its_own)
     places = _allocate(estimator, p, names, scheduler, counts)
     return Config(
@@ -126,6 +130,8 @@ def _nodes(
         shares = np.broadcast_to(e.node_share(cores), n)
         used = dict(zip(names, shares.tolist(), strict=False))
         hottest = int(shares.argmax())
+        if not np.isfinite(shares).all():
+            raise MetricError("a node's share that is no number", expected="finite overheads", fix="learn them again")
         if shares[hottest] <= cpu_max + _ROUNDING:
             return counts, used, False
         grow = [a for a in counts if counts[a] < most[a]]
@@ -145,16 +151,30 @@ def _allocate(
     e: Estimator, p: Mapping[str, int], names: Sequence[str], scheduler: Scheduler, counts: Mapping[str, int]
 ) -> dict[tuple[str, int], str]:
     """All instances as the scheduler deals them; an application with fewer nodes as if all had as few."""
-    dealt = {n: scheduler(e.topology, p, list(names[:n])) for n in set(counts.values())}
+    dealt: dict[int, Any] = {}
+    for n in set(counts.values()):
+        try:
+            dealt[n] = scheduler(e.topology, p, list(names[:n]))
+        except TypeError as error:
+            raise KnobError(
+                f"scheduler {scheduler!r}: {error}"[:150],
+                expected="a function of topology, parallelism, nodes",
+                fix=_DEALS,
+            ) from error
+        if not isinstance(dealt[n], Mapping) or {(o, i) for o, k in p.items() for i in range(k)} != set(dealt[n]):
+            said = f"{len(dealt[n])} instances" if isinstance(dealt[n], Mapping) else repr(dealt[n])[:50]
+            raise KnobError(
+                f"a scheduler that placed {said}", expected=f"each of {sum(p.values())}, from index 0", fix=_DEALS
+            )
     places: dict[tuple[str, int], str] = {}
     for a, n in counts.items():
         members = set(e.apps[a])
         places |= {instance: node for instance, node in dealt[n].items() if instance[0] in members}
-    if len(places) != sum(p.values()) or not set(places.values()) <= set(names):
+    if strange := set(places.values()) - set(names):
         raise KnobError(
-            f"a scheduler that placed {len(places)} instances on {sorted(set(map(str, places.values())))}"[:150],
-            expected=f"each of {sum(p.values())} on one of {list(names)}"[:150],
-            fix="let it return {(operator, index): node}",
+            f"a scheduler that used {sorted(map(str, strange))}"[:100],
+            expected=f"nodes of {list(names)}"[:100],
+            fix=_DEALS,
         )
     return places
 
@@ -163,8 +183,7 @@ def _application(e: Estimator, operator: str) -> str:
     return next(a for a, members in e.apps.items() if operator in members)
 
 
-def _checked(e: Estimator, nodes: Any, core_min: float, core_max: float, cpu_max: float) -> list[str]:
-    """The nodes by name."""
+def _checked(e: Estimator, core_min: float, core_max: float, cpu_max: float) -> None:
     if not isinstance(e, Estimator):
         raise KnobError(f"estimator {e!r}"[:100], expected="an Estimator", fix="as in Estimator(topology, profile)")
     for what, value in (("core_min", core_min), ("core_max", core_max), ("cpu_max", cpu_max)):
@@ -174,8 +193,13 @@ def _checked(e: Estimator, nodes: Any, core_min: float, core_max: float, cpu_max
             )
     if core_min >= core_max:
         raise KnobError(f"core_min={core_min}, core_max={core_max}", expected="core_min < core_max", fix="swap them")
-    if isinstance(nodes, int) and not isinstance(nodes, bool):
-        nodes = [f"node-{i}" for i in range(1, nodes + 1)]
-    if isinstance(nodes, (str, int)) or not nodes or len(set(nodes)) != len(nodes):
+
+
+def _named(nodes: Any, most: int) -> list[str]:
+    """The nodes by name; of a number of them only as many as could help."""
+    if isinstance(nodes, Integral) and not isinstance(nodes, bool):
+        nodes = [f"node-{i}" for i in range(1, min(int(nodes), most) + 1)]
+    fine = isinstance(nodes, (list, tuple)) and len(nodes) and all(isinstance(name, str) for name in nodes)
+    if not fine or len(set(nodes)) != len(nodes):
         raise KnobError(f"nodes={nodes!r}"[:100], expected="a number from 1 up, or names", fix="as in nodes=4")
     return list(nodes)

@@ -87,15 +87,25 @@ def fit_curve(x: Any, y: Any, kind: str = "linear", *, seed: int = 0) -> Line | 
     >>> fit_curve([0, 100, 200], [0.1, 0.3, 0.5])
     Line(intercept=0.1, slope=0.002)
     """
-    xs, ys = (np.asarray(values, dtype=float) for values in (x, y))
-    if kind not in KINDS:
-        raise KnobError(f"kind={kind!r}", expected=f"one of {', '.join(KINDS)}", fix="see profile.KINDS")
+    must_be_kind(kind, seed)
+    try:
+        xs, ys = (np.asarray(values, dtype=float) for values in (x, y))
+    except (TypeError, ValueError) as error:
+        raise MetricError(f"measurements: {error}", expected="rows of numbers", fix="pass two rows") from error
     if xs.shape != ys.shape or xs.ndim != 1 or not len(xs):
         raise MetricError(f"{xs.shape} and {ys.shape} measurements", expected="as many of both", fix="pass two rows")
     if not (np.isfinite(xs).all() and np.isfinite(ys).all() and (xs >= 0).all() and (ys >= 0).all()):
         raise MetricError("a measurement that is negative or no number", expected="numbers >= 0", fix="mend the meter")
     line = _line(xs, ys)
     return line if kind == "linear" or np.ptp(xs) == 0 or np.ptp(ys) == 0 else KINDS[kind](xs, ys, line, seed)
+
+
+def must_be_kind(kind: Any, seed: Any) -> None:
+    """Refuse a kind of curve that is none, and a seed."""
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise KnobError(f"kind={kind!r}", expected=f"one of {', '.join(KINDS)}", fix="see profile.KINDS")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise KnobError(f"seed={seed!r}", expected="a whole number from 0 up", fix="as in seed=0")
 
 
 def percentage_error(curve: Curve, x: Any, y: Any) -> float | None:

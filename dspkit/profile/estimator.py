@@ -15,9 +15,9 @@ x over 0. Load splits evenly over an operator's instances.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from ..applications import applications, merge, named, prefixed
@@ -43,6 +43,12 @@ class Estimator:
     apps: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.topology, Topology) or not isinstance(self.profile, Profile):
+            raise KnobError(
+                f"an estimator of {self.topology!r} and {self.profile!r}"[:120],
+                expected="a Topology and a Profile",
+                fix="as in Estimator(topology, profile.learn(history))",
+            )
         for what, known, needed in (
             ("the selectivity of", self.profile.selectivity, self.topology.edges),
             ("the CPU of", self.profile.cpu, self.topology.order),
@@ -60,6 +66,11 @@ class Estimator:
     @classmethod
     def together(cls, estimators: Mapping[str, Estimator]) -> Estimator:
         """Applications that share a cluster as one; nodes are as the first one's profile knows them."""
+        alike = isinstance(estimators, Mapping) and all(isinstance(e, Estimator) for e in estimators.values())
+        if not alike or not estimators:
+            raise KnobError(
+                f"{estimators!r}"[:100], expected="an Estimator of each application, by name", fix="name them"
+            )
         first = next(iter(estimators.values()))
         p = {a: e.profile for a, e in estimators.items()}
         together = Profile(
@@ -107,11 +118,21 @@ class Estimator:
 
     def instance_cpu_usage(self, operator: str, rate: float) -> float:
         """The share of a core that an instance uses at this input rate; above 1 it would need more than there is."""
-        return max(0.0, float(self.profile.cpu[operator].curve(rate)))
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < math.inf:
+            raise MetricError(f"{operator!r} at {rate!r} records/s", expected="a number >= 0", fix="mend the load")
+        used = float(self.profile.cpu[self.topology[operator].name].curve(rate))
+        if not used < math.inf:  # nor no number
+            raise MetricError(
+                f"{used} cores for {operator!r} at {rate:g} records/s",
+                expected="a number",
+                fix="learn the profile again",
+            )
+        return max(0.0, used)
 
     def node_cpu_usages(self, allocation: Places, parallelism: Mapping[str, int], load: Load) -> dict[str, float]:
         """The share of its cores that each node in the allocation uses under this load."""
         rates, used = self.input_rates(load), dict[str, float]()
+        parallelism = counted(parallelism, self.topology, {name for name, _ in allocation})
         each = {n: self.instance_cpu_usage(n, rates[n] / k) for n, k in parallelism.items()}
         for (name, _), node in allocation.items():
             used[node] = used.get(node, 0.0) + each[name]
@@ -126,5 +147,24 @@ class Estimator:
         self, predictor: Predictor, past: Series, horizon: int = 5, *, memory: Any = None
     ) -> float:
         """The greatest load that is expected in the next `horizon` values; `memory` is what the predictor learned."""
+        if isinstance(predictor, type) or not isinstance(predictor, Predictor) or not isinstance(past, Series):
+            raise KnobError(
+                f"{predictor!r} and {past!r}"[:120],
+                expected="a Predictor and a Series",
+                fix="as in LastValue(), Series(…)",
+            )
         learned = predictor.learn(past) if memory is None else memory
         return predictor.forecast(learned, past, horizon).peak
+
+
+def counted(parallelism: Any, topology: Topology, of: Collection[str]) -> dict[str, int]:
+    """Numbers of instances, whole and above 0, of at least these operators; anything else is refused."""
+    fine = isinstance(parallelism, Mapping) and set(of) <= set(parallelism) <= set(topology.order)
+    counts = list(parallelism.values()) if fine else []
+    if not fine or not all(isinstance(k, Integral) and not isinstance(k, bool) and int(k) > 0 for k in counts):
+        raise KnobError(
+            f"instances {parallelism!r}"[:120],
+            expected=f"a whole number above 0 for each of {', '.join(map(str, of))}"[:150],
+            fix="as in {'count': 2}",
+        )
+    return {name: int(k) for name, k in parallelism.items()}

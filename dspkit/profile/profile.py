@@ -13,9 +13,11 @@ The paper calls OP's output both the overhead and the node's total; it is the to
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
+from numbers import Real
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ from ..core import Edge
 from ..errors import FileError, KnobError, MetricError
 from ..frozen import FrozenMap
 from ..history import History
-from .curves import KINDS, Array, Line, Net, Points, fit_curve, percentage_error
+from .curves import Array, Line, Net, Points, fit_curve, must_be_kind, percentage_error
 from .samples import Samples, samples
 
 if TYPE_CHECKING:
@@ -44,6 +46,13 @@ class Fitted:
     count: int = 0  # measurements
     seen: tuple[float, float] = (0.0, 0.0)  # least and greatest x of them
 
+    def __post_init__(self) -> None:
+        if not callable(self.curve) or len(self.seen) != 2:
+            raise KnobError(
+                f"{self.curve!r}, seen {self.seen!r}"[:100], expected="a curve, and two ends", fix="fit one"
+            )
+        _must_be_numbers("a curve's past", self.count, *self.seen)
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -53,6 +62,9 @@ class Ratio:
     spread: float = 0.0
     error: float | None = None
     count: int = 0
+
+    def __post_init__(self) -> None:
+        _must_be_numbers("a selectivity", self.mean, self.spread, self.count)
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,13 @@ class Profile:
     shares: Mapping[str, float] = field(default_factory=FrozenMap)  # of the load, by source
 
     def __post_init__(self) -> None:
+        for name, kind in (("selectivity", Ratio), ("cpu", Fitted), ("shares", (int, float))):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping) or not all(isinstance(v, kind) for v in given.values()):
+                raise KnobError(f"{name}={given!r}"[:100], expected="a mapping, as `learn` makes it", fix="use `learn`")
+        if not isinstance(self.overhead, Fitted | None):
+            raise KnobError(f"overhead={self.overhead!r}"[:100], expected="a Fitted or None", fix="use `learn`")
+        _must_be_numbers("the sources' shares", *self.shares.values())
         for name in ("selectivity", "cpu", "shares"):
             object.__setattr__(self, name, FrozenMap(getattr(self, name)))
 
@@ -113,8 +132,7 @@ def learn(history: History, *, kind: str = "linear", mean_over_s: float = 60.0, 
     `kind` of the curves: "linear", "isotonic", or the paper's "network". Errors are those of tenfold cross-validation:
     each tenth of the run is predicted by what was learned from the others.
     """
-    if kind not in KINDS:
-        raise KnobError(f"kind={kind!r}", expected=f"one of {', '.join(KINDS)}", fix="see profile.KINDS")
+    must_be_kind(kind, seed)
     told = samples(history, mean_over_s=mean_over_s)
     silent = [name for name, rows in told.cpu.items() if not rows]
     silent += [f"{u} → {v}" for (u, v), rows in told.selectivity.items() if not rows]
@@ -132,6 +150,8 @@ def learn(history: History, *, kind: str = "linear", mean_over_s: float = 60.0, 
 
 def errors(profile: Profile, history: History, *, mean_over_s: float = 60.0) -> dict[str, float]:
     """Mean of |error| / value of a profile on another run, by profiler: its worst stream, operator, and the nodes."""
+    if not isinstance(profile, Profile):
+        raise KnobError(f"profile {profile!r}"[:100], expected="a Profile", fix="pass what `learn` returns")
     told: Samples = samples(history, mean_over_s=mean_over_s)
     found: dict[str, float] = {}
     for (u, v), r in profile.selectivity.items():
@@ -150,7 +170,7 @@ def load(path: str | Path) -> Profile:
     fix = "load a file that Profile.save() wrote"
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, TypeError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: {error}", expected="a file to read", fix="check the path") from error
     try:
         told = json.loads(text)
@@ -159,7 +179,7 @@ def load(path: str | Path) -> Profile:
         return _unpacked(told)
     except FileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise FileError(f"{path}, not a dspkit profile: {error!r}", expected="a saved profile", fix=fix) from error
 
 
@@ -224,7 +244,8 @@ def _unpacked(told: Mapping[str, Any]) -> Profile:
     def unpack(f: Mapping[str, Any]) -> Fitted:
         curve = dict(f["curve"])
         made = _CURVES[curve.pop("kind")](**{k: _tuples(v) for k, v in curve.items()})
-        made(0.0)  # a net of the wrong shape is found here
+        if not all(0 <= y < math.inf for y in (made(0.0), made(1e9))) or made.slope < 0:  # as of a net of other shape
+            raise ValueError(f"{made!r} is no curve of CPU")
         return Fitted(made, _number(f["error"]), int(f["count"]), tuple(map(float, f["seen"])))  # type: ignore[arg-type]
 
     ratios = {
@@ -233,15 +254,13 @@ def _unpacked(told: Mapping[str, Any]) -> Profile:
         )
         for r in told["selectivity"]
     }
-    overhead = told["overhead"] and unpack(told["overhead"])
+    overhead = None if told["overhead"] is None else unpack(told["overhead"])
     shares = {str(s): float(share) for s, share in told["shares"].items()}
     return Profile(ratios, {str(n): unpack(f) for n, f in told["cpu"].items()}, overhead, shares)
 
 
 def _tuples(value: Any) -> Any:
     """Lists of lists as tuples; anything but finite numbers is refused, as what is read decides what runs."""
-    import math
-
     if isinstance(value, list):
         return tuple(_tuples(v) for v in value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -251,3 +270,8 @@ def _tuples(value: Any) -> Any:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(_tuples(value))
+
+
+def _must_be_numbers(what: str, *values: Any) -> None:
+    if not all(isinstance(x, Real) and not isinstance(x, bool) and 0 <= float(x) < math.inf for x in values):
+        raise MetricError(f"{what} {values!r}"[:100], expected="finite numbers >= 0", fix="learn the profile again")

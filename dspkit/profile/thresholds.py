@@ -45,13 +45,18 @@ def learn_threshold(
     >>> learn_threshold(lambda thr, _: printed[thr], tuple(printed)).best
     0.8
     """
-    if not candidates or rounds < 1:
-        raise KnobError(f"{len(candidates)} candidates, {rounds} rounds", expected="at least one", fix="see CANDIDATES")
+    shares = isinstance(candidates, Sequence) and all(isinstance(c, Real) and 0 <= c <= 1 for c in candidates)
+    if not shares or not candidates or isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise KnobError(
+            f"candidates {candidates!r}, {rounds!r} rounds"[:120], expected="at least one, shares", fix="see CANDIDATES"
+        )
+    if not callable(play):
+        raise KnobError(f"play={play!r}"[:100], expected="a function of threshold and round", fix="let it run a policy")
     values = dict.fromkeys(map(float, candidates), 0.0)
     for n in range(1, rounds + 1):
         for threshold in values:
             lost = play(threshold, n - 1)
-            if not isinstance(lost, Real) or not 0 <= lost < math.inf:
+            if isinstance(lost, bool) or not isinstance(lost, Real) or not 0 <= lost < math.inf:
                 raise KnobError(f"a degradation of {lost!r}", expected="a number >= 0", fix="see dspkit.scores")
             values[threshold] += (reward(threshold, float(lost)) - values[threshold]) / n
     best = max(values, key=lambda thr: (round(values[thr], 12), thr))

@@ -118,10 +118,11 @@ def play(
     seed: int = 0,
     start: Deployment | None = None,
     pause_s: float = 6.5,
+    minutes: int = 25,
 ) -> History:
-    """One run of a policy under one of the loads, or under 25 minutes of another."""
+    """One run of a policy under one of the loads, or under `minutes` of another."""
     now, trace = app(name), load(name, shape, seed) if isinstance(shape, str) else shape
-    minutes = MINUTES[shape] if isinstance(shape, str) else 25
+    minutes = MINUTES[shape] if isinstance(shape, str) else minutes
     now = replace(now, plant=replace(now.plant, pause_s=pause_s))
     begin = start or started(name, trace.rate(0.0))
     now = replace(now, workers=begin.workers)

@@ -24,8 +24,13 @@ def load(name: str, shape: str, seed: int = 0) -> Workload:
     return bursty(LEAST, top, seed)
 
 
-def bursty(low: float, top: float, seed: int = 0, days: int = 2) -> Trace:
-    """A load shaped as tweets are, replayed sixty times as fast: days of 24 minutes, noise, and five bursts a day."""
+def bursty(
+    low: float, top: float, seed: int = 0, days: int = 2, *, bursts: int = 5, hold_s: float = 0.0, fade_s: float = 150.0
+) -> Trace:
+    """A load shaped as tweets are, replayed sixty times as fast: days of 24 minutes, noise, and `bursts` a day.
+
+    A burst stays for `hold_s`, then fades.
+    """
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -35,7 +40,7 @@ def bursty(low: float, top: float, seed: int = 0, days: int = 2) -> Trace:
     for i in range(1, len(t)):
         drift[i] = 0.9 * drift[i - 1] + noise[i]
     burst = np.zeros(len(t))
-    for at in random.uniform(0, t[-1], 5 * days):
-        burst += np.where(t >= at, 0.8 * np.exp(-np.maximum(t - at, 0) / 150), 0)
+    for at in random.uniform(0, t[-1], bursts * days):
+        burst += np.where(t >= at, 0.8 * np.exp(-np.maximum(t - at - hold_s, 0) / fade_s), 0)
     rates = low + (top - low) * np.clip(day / 2 + drift / 2 + burst, 0, 1)
     return Trace(tuple(t.tolist()), tuple(rates.tolist()))

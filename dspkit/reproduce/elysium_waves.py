@@ -1,12 +1,14 @@
 """How much of Figure 9 is a matter of its waves: `python -m dspkit.reproduce.elysium_waves`.
 
-The paper prints neither levels nor periods. Here are joint and reactive scaling on sines of many, and the proactive
-scaler on square waves that are long against its horizon.
+The paper prints neither levels nor periods, nor its tweets. Here are joint and reactive scaling on sines of many and on
+bursts that stay for longer or shorter, and the proactive scaler on square waves that are long against its horizon.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ..core import Policy
@@ -16,12 +18,16 @@ from ..predict import AutoRegression
 from ..scores import degradation, nodes_saved, rescales
 from ..workload import Sine, Square
 from .elysium import MINUTE, NODES, app, play, profiled
-from .elysium_loads import LEAST, LEVELS
+from .elysium_loads import LEAST, LEVELS, MINUTES, bursty
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PERIODS_S = (375.0, 500.0, 750.0, 1500.0)
+BURSTS = (  # seconds that they stay, seconds in which they fade, how many a day
+    (0.0, 60.0, 5), (0.0, 150.0, 5), (0.0, 150.0, 2), (0.0, 300.0, 2), (180.0, 150.0, 2), (300.0, 60.0, 2),
+    (600.0, 30.0, 1),
+)  # fmt: skip
 
 
 def sines(pause_s: float = 6.5) -> pd.DataFrame:
@@ -40,6 +46,37 @@ def sines(pause_s: float = 6.5) -> pd.DataFrame:
                     row[rival] = degradation(history).mean
                     row[f"{rival}_saved"] = 100 * nodes_saved(history, NODES, every_s=MINUTE)
                     row[f"{rival}_changes"] = rescales(history)
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def bursts(pause_s: float = 6.5, seeds: Sequence[int] = (0, 1)) -> pd.DataFrame:
+    """A row each application, top of the load and kind of burst: joint, reactive, and reactive from what runs.
+
+    Bursts are gone after a minute or two, or stay for minutes before they fade; fewer a day of those that stay.
+    """
+    import pandas as pd
+
+    rows = []
+    for name, (_, *tops) in LEVELS.items():
+        reactive = Elysium(learned=profiled(name))
+        rivals: dict[str, Policy] = {
+            "joint": Joint(),
+            "reactive": reactive,
+            "current": replace(reactive, from_current=True),
+        }
+        for top in tops:
+            for hold_s, fade_s, count in BURSTS:
+                row = {"app": name, "to_per_s": top, "hold_s": hold_s, "fade_s": fade_s, "a_day": count}
+                for rival, policy in rivals.items():
+                    runs = [
+                        play(name, bursty(LEAST, top, s, bursts=count, hold_s=hold_s, fade_s=fade_s), policy, seed=s,
+                             pause_s=pause_s, minutes=MINUTES["bursty"])
+                        for s in seeds
+                    ]  # fmt: skip
+                    row[rival] = fmean(degradation(h).mean for h in runs)
+                    row[f"{rival}_saved"] = 100 * fmean(nodes_saved(h, NODES, every_s=MINUTE) for h in runs)
+                    row[f"{rival}_changes"] = fmean(map(rescales, runs))
                 rows.append(row)
     return pd.DataFrame(rows)
 
@@ -69,13 +106,13 @@ def squares(period_s: float = 1200.0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["app", "policy", "degradation", "saved", "changes"])
 
 
-def counts(table: pd.DataFrame) -> dict[str, int]:
+def counts(table: pd.DataFrame, rival: str = "reactive") -> dict[str, int]:
     """In how many rows reactive ELYSIUM saves at least as many nodes, and degrades throughput no more."""
     return {
         "settings": len(table),
-        "saves at least as many nodes": int((table.reactive_saved >= table.joint_saved).sum()),
-        "degrades no more": int((table.reactive <= table.joint).sum()),
-        "changes no more often": int((table.reactive_changes <= table.joint_changes).sum()),
+        "saves at least as many nodes": int((table[f"{rival}_saved"] >= table.joint_saved).sum()),
+        "degrades no more": int((table[rival] <= table.joint).sum()),
+        "changes no more often": int((table[f"{rival}_changes"] <= table.joint_changes).sum()),
     }
 
 
@@ -84,6 +121,13 @@ def main() -> None:
     for pause_s in (6.5, 19.2):
         table = sines(pause_s)
         print(f"restart of {pause_s} s: {counts(table)}")
+        print(table.to_string(index=False, float_format=lambda x: f"{x:.2f}"), "\n")
+    for pause_s in (6.5, 19.2):
+        table = bursts(pause_s)
+        print(f"bursts, restart of {pause_s} s")
+        for stay, rows in table.groupby(table.hold_s > 0):
+            for rival in ("reactive", "current"):
+                print(f"{'that stay' if stay else 'that fade at once'}, {rival}: {counts(rows, rival)}")
         print(table.to_string(index=False, float_format=lambda x: f"{x:.2f}"), "\n")
 
 

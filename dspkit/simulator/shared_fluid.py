@@ -22,20 +22,27 @@ class SharedFluid(Fluid):
         fed = np.isin(np.arange(len(layout.instances)), graph.end)
         self._parts = [(members, members[~fed[members]]) for members in parts]
         self._before = [0.0] * len(self._parts)
+        self._stood = [0.0] * len(self._parts)  # seconds in which some operator stood still as a whole
         self.parts: list[Window] = []  # of the last window, one for each application
 
+    def play(self, rates: Array, dt: Array, noise: Array) -> None:
+        pause, seconds = self.state.pause, float(dt.sum())  # what stands still now does so from here on
+        self._stood = [
+            s + min(seconds, float(pause[i].max())) for s, (i, _) in zip(self._stood, self._parts, strict=True)
+        ]
+        super().play(rates, dt, noise)
+
     def window(self) -> Window:
-        sums, played = self._sums, self._played
+        stood, self._stood = self._stood, [0.0] * len(self._parts)
         own = [self._part(p, members, sources) for p, (members, sources) in enumerate(self._parts)]
-        still = sums.still
         whole = super().window()
         self.parts = [
             Window(
                 whole.arrived[i], whole.done[i], whole.dropped[i], whole.busy[i], whole.blocked[i], whole.cpu[i],
                 whole.waited_s[i], whole.sent[np.isin(self.graph.start, i)], whole.cores, ended,
-                min(played, float(still[i].max())), whole.queue[i], *latency,
+                stopped, whole.queue[i], *latency,
             )
-            for (i, _), (ended, latency) in zip(self._parts, own, strict=True)
+            for (i, _), (ended, latency), stopped in zip(self._parts, own, stood, strict=True)
         ]  # fmt: skip
         return whole
 
