@@ -13,7 +13,7 @@ from ..errors import InfeasibleError
 from .answer import Answer
 from .check import violations
 from .costs import Costs, weighted
-from .metrics import Ranges, Weights
+from .metrics import Ranges, Weights, needs_problem, needs_weights
 from .penalty import anchored, ordered_nodes, penalties
 from .problem import Application, Array, Placement, Problem
 from .solve import exact_ranges
@@ -23,6 +23,8 @@ class Task:
     """What a heuristic works on: the problem with its ends pinned, the objective, and the order of nodes."""
 
     def __init__(self, problem: Problem, weights: Weights, ranges: Ranges | None, *, penalised: bool = True) -> None:
+        needs_problem(problem)
+        needs_weights(weights)
         ranges = exact_ranges(problem, weights.metric) if ranges is None else ranges
         self.given, self.weights, self.ranges, self.started = problem, weights, ranges, time.perf_counter()
         self.penalty = penalties(problem.network, weights)

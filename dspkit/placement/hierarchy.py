@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
-from ..errors import InfeasibleError, PlacementError
+from ..errors import InfeasibleError
 from .answer import Answer
+from .arrays import whole
 from .greedy import Task
 from .metrics import Ranges, Weights
 from .penalty import penalties, symmetric
@@ -33,8 +34,7 @@ def hierarchical(
     What capacity in one cluster cannot be used because it is spread over its nodes: then all elements of the level are
     put back.
     """
-    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 2:
-        raise PlacementError(f"groups = {groups!r}", expected="a whole number from 2", fix="as in groups=2")
+    whole(groups, "groups", 2)
     task = Task(problem, weights, ranges)
     exact = Exact(weights, task.ranges, solver, time_limit_s)
     problem = task.problem

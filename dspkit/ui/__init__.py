@@ -8,5 +8,10 @@ from .sensitivity import Sensitivity
 from .settings import Settings
 
 __all__ = [
-    "EtpPicker", "Explorer", "Lesson", "Sensitivity", "Settings", "TwoDays",
+    "EtpPicker",
+    "Explorer",
+    "Lesson",
+    "Sensitivity",
+    "Settings",
+    "TwoDays",
 ]
