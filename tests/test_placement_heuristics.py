@@ -268,3 +268,16 @@ def test_degradation_with_weights_of_any_sum():
         lost.append(placement.degradation(found.loss, best.loss, weights.total))
     assert lost[0] > 0.01
     assert lost[1] == pytest.approx(lost[0])
+
+
+@pytest.mark.parametrize("name", ["hierarchical ODP", "ODP-PS", "RES-ODP"])
+def test_who_pins_the_ends_in_vain_does_not_say_that_there_is_no_placement(name):
+    """The least penalty has the middle of a line, but a chain that fills all three nodes cannot begin there."""
+    delays = np.array([[0, 0.01, np.inf], [0.01, 0, 0.01], [np.inf, 0.01, 0]])
+    line = Problem(placement.sequential(3), Network(("a", "b", "c"), np.where(np.isinf(delays), 9, delays), 1))
+    placement.check(line, HEURISTICS[name](line, ALL, UNIT).placement)  # far is not apart
+    narrow = np.where(np.isinf(delays), 0, np.inf)
+    apart = Problem(line.application, Network(("a", "b", "c"), line.network.delay_s, 1, bandwidth_per_s=narrow))
+    assert placement.solve(apart, "response_s").named["1"] == "b"
+    with pytest.raises(InfeasibleError, match="where heuristics begin"):
+        HEURISTICS[name](apart, ALL, UNIT)

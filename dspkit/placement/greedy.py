@@ -32,6 +32,17 @@ class Task:
         self.costs: Costs = weighted(self.problem, weights, ranges)
         self.nodes: Array = ordered_nodes(self.problem, self.penalty if penalised else None)
 
+    def infeasible(self) -> InfeasibleError:
+        """There is no placement, or none with the ends where the heuristic has pinned them."""
+        if self.problem is self.given:
+            return InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+        kept = {o: n for o, n in self.problem.candidates.items() if o not in self.given.candidates}
+        return InfeasibleError(
+            f"no placement with sources and sinks where heuristics begin: {kept}"[:200],
+            expected="room and links beside them",
+            fix="pin them yourself, or use solve()",
+        )
+
     def answer(self, x: Placement, name: str, **details: Any) -> Answer:
         """What the heuristic found, if it may run; it proves nothing."""
         if broken := violations(self.given, x):

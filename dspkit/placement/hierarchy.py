@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from ..errors import InfeasibleError
 from .answer import Answer
 from .arrays import whole
 from .greedy import Task
@@ -51,7 +50,7 @@ def hierarchical(
             x = exact.within(here, everything)
         last = depth == len(levels) - 1
         if x is None and last:
-            raise InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+            raise task.infeasible()
         used = everything if x is None else set(x.tolist())
         kept = {v for u in used for v in members[u]}
     assert x is not None

@@ -36,7 +36,10 @@ def relaxed(
     whole(seed, "seed")
     task = Task(problem, weights, ranges)
     exact, random = Exact(weights, task.ranges, solver, time_limit_s), np.random.default_rng(seed)
-    shares, _ = shared_relaxation(task.problem, task.costs)
+    try:
+        shares, _ = shared_relaxation(task.problem, task.costs)
+    except InfeasibleError:
+        raise task.infeasible() from None
     size, k = len(problem.network.nodes), neighbours
     drawn = {int(random.choice(np.flatnonzero(row > 1e-9))) for row in shares} | set(task.problem.pinned.values())
     while True:
@@ -45,7 +48,7 @@ def relaxed(
         if x is not None:
             return task.answer(x, "RES-ODP", nodes=len(nodes), solves=exact.solves)
         if len(nodes) == size:
-            raise InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+            raise task.infeasible()
         k = max(1, 2 * k)
 
 

@@ -99,7 +99,12 @@ def exact_ranges(
     paths = {tuple(twins[i] for i in path): path for path in problem.application.paths()}
     slowest = max(-least(along(problem, path, -1)) for path in paths.values())
     return Ranges(
-        (least(single(problem, "response_s")), slowest),
-        (least(single(problem, "log_availability")), -least(single(problem, "log_availability", -1))),
-        (least(single(problem, metric)), -least(single(problem, metric, -1))),
+        _range(least(single(problem, "response_s")), slowest),
+        _range(least(single(problem, "log_availability")), -least(single(problem, "log_availability", -1))),
+        _range(least(single(problem, metric)), -least(single(problem, metric, -1))),
     )
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
+    """Both ends; the same twice where only rounding parts them, or the metric would count for what it is not."""
+    return (low, low) if high - low <= 1e-9 * max(abs(low), abs(high)) else (low, high)
