@@ -5,6 +5,7 @@ import pytest
 
 from dspkit import Deployment, Topology, run, topologies
 from dspkit.errors import DeploymentError, InfeasibleError, KnobError
+from dspkit.placement.cost_space import Weights, distances, relative_distance, worth_moving
 from dspkit.placement.storm import (
     Cluster,
     Died,
@@ -22,6 +23,8 @@ from dspkit.placement.storm import (
     traffic,
 )  # fmt: skip
 from dspkit.placement.storm.adaptive import load
+from dspkit.placement.virtual import median, springs
+from dspkit.placement.vivaldi import Coordinate, embed, update
 from dspkit.policies.distributed_storm import DistributedStorm
 from dspkit.policies.traffic_aware import TrafficAware
 from dspkit.topologies.distributed_storm import ends
@@ -170,3 +173,45 @@ def test_what_makes_no_sense_is_refused():
         Worker(delay_ms=-1)
     with pytest.raises(KnobError):
         DistributedStorm(threshold=float("nan"))
+    for pinned in ({"source": "zzz"}, "source", None):
+        for policy in (DistributedStorm, TrafficAware):
+            with pytest.raises(KnobError, match="pinned"):
+                policy(cluster=thesis_cluster(), pinned=pinned)
+    for policy in (DistributedStorm, TrafficAware):
+        with pytest.raises(KnobError, match="operator's name"):
+            policy(pinned={"zzz": "node-1"}).init(CHAIN)
+        with pytest.raises(KnobError, match="a Cluster"):
+            policy(cluster="node-1")
+    with pytest.raises(DeploymentError, match="no slots"):
+        round_robin(CHAIN, CHAIN.uniform(1), (), 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: springs([[0, 0], [20, 0]], [1500, 1500], [5, 0], strict=True),  # they fly apart
+        lambda: springs([[0, 0]], [1], [1, 1], gamma=np.nan),
+        lambda: springs([[0, 0]], [1], [1, 1], force_limit=-1),
+        lambda: springs("a", [1], [0]),
+        lambda: median([[0, 0]], ["x"], [1, 1]),
+        lambda: update(Coordinate(), Coordinate(), 1.0, alpha=np.nan),
+        lambda: update(Coordinate(), Coordinate(), 1.0, beta=-1),
+        lambda: update(Coordinate(), Coordinate(), None),
+        lambda: Coordinate((np.nan, 0)),
+        lambda: Coordinate((0, 0), -1),
+        lambda: embed(np.ones((3, 3)), rounds=-1),
+        lambda: embed(np.ones((3, 3)), dimensions=0),
+        lambda: embed(np.ones((3, 3)), seed=None),
+        lambda: embed([[0, np.inf], [1, 0]]),
+        lambda: embed("x"),
+        lambda: distances([np.nan, 0, 1, 0], [[0, 0, 1, 0]], Weights(), 10),
+        lambda: distances([0, 0, 1, 0], [[0, 0, 1]], Weights(), 10),
+        lambda: distances([0, 0, 1, 0], [[0, 0, 1, 0]], Weights("much"), 10),
+        lambda: distances([0, 0, 1, 0], [[0, 0, 1, 0]], Weights(), np.nan),
+        lambda: worth_moving(0.2, np.nan),
+        lambda: relative_distance(-1, 0.1),
+    ],
+)
+def test_points_and_distances_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(KnobError):
+        wrong()

@@ -108,6 +108,12 @@ def test_a_sample_of_nodes_for_each_operator():
     assert len({few.candidates[o] for o in few.application.operators}) > 10
 
 
+TWO_IN_A_ROW = placement.sequential(2)
+UNIT = Ranges((0, 1), (-1, 0), (0, 1))
+COSTS_OF_A = placement.single(placement.example(), "usage")
+NODES, LINKS = pd.DataFrame({"node": ["u", "v"]}), pd.DataFrame({"start": ["u"], "end": ["v"], "delay_s": [0.1]})
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -150,6 +156,40 @@ def test_a_sample_of_nodes_for_each_operator():
         (lambda: placement.sampled(placement.example(), 0), "above 0"),
         (lambda: placement.example("C"), "'A free'"),
         (lambda: Weights(0, 0, 0), "all 0"),
+        (lambda: Problem(TWO_IN_A_ROW, TWO, ["u"]), "nodes by operator"),
+        (lambda: Problem(TWO_IN_A_ROW, TWO, {"0": 0}), "correct 0"),
+        (lambda: Application(("a", "b"), None), "pairs of operators"),
+        (lambda: Application(("a", "b"), ((["a"], "b"),)), "two of the operators"),
+        (lambda: placement.metrics(placement.example(), (0, math.nan, 1)), "from 0 to 2"),
+        (lambda: placement.metrics(None, (0,)), "a Problem"),
+        (lambda: placement.sequential(0), "operators = 0"),
+        (lambda: placement.diamond(2), "from 3"),
+        (lambda: placement.replicated(None), "replicas = None"),
+        (lambda: placement.scenario(operators=2.5), "operators = 2.5"),
+        (lambda: placement.waxman(4, alpha=math.nan), "alpha = nan"),
+        (lambda: placement.waxman(4, beta=0), "above 0"),
+        (lambda: placement.waxman(4, links=0), "links = 0"),
+        (lambda: placement.gaussian(4, mean_s=math.inf), "mean_s = inf"),
+        (lambda: placement.gaussian(4, sd_s=-1), "sd_s = -1"),
+        (lambda: placement.sampled(placement.example(), 0.5, seed=-1), "seed = -1"),
+        (lambda: placement.single(placement.example(), "usage", 2), "sign 2"),
+        (lambda: placement.single(placement.example(), "response_s", -1), "sign -1"),
+        (lambda: placement.weighted(placement.example(), None, UNIT), "weights None"),
+        (lambda: placement.solve(placement.example(), Weights(), (1, 2)), "exact_ranges"),
+        (lambda: placement.solve(placement.example(), Weights(), Ranges((0, math.nan), (-1, 0), (0, 1))), "nan"),
+        (lambda: placement.solve(placement.example(), Weights(), Ranges((1, 0), (-1, 0), (0, 1))), "the least first"),
+        (lambda: placement.solve(placement.example(), Weights(), Ranges("ab", (-1, 0), (0, 1))), "the least first"),
+        (lambda: placement.minimise(placement.example("B"), COSTS_OF_A), "another problem"),
+        (lambda: placement.degradation(math.nan, 0.2), "found = nan"),
+        (lambda: placement.degradation(0.3, None), "best = None"),
+        (lambda: placement.application_of_graph(nx.Graph([(1, 2)])), "direction"),
+        (lambda: placement.application_of_graph(nx.MultiDiGraph([(1, 2), (1, 2)])), "parallel"),
+        (lambda: placement.network_of_graph(nx.MultiGraph([(1, 2)])), "parallel"),
+        (lambda: placement.network_of_graph([(1, 2)]), "networkx"),
+        (lambda: placement.network_of_graph(nx.Graph([(1, 2, {"delay_s": "long"})])), "'long'"),
+        (lambda: placement.network_of_frames(NODES, pd.DataFrame({"start": ["u"], "delay_s": [1]})), "'end'"),
+        (lambda: placement.network_of_frames(NODES, LINKS.assign(delay_s="long")), "'long'"),
+        (lambda: placement.network_of_frames(NODES, LINKS.assign(delay_s=math.nan)), "nan"),
         (lambda: placement.network_of_frames(pd.DataFrame({"node": ["u"]}), pd.DataFrame()), "'delay_s'"),
     ],
 )  # fmt: skip

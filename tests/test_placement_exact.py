@@ -317,3 +317,13 @@ def test_the_relaxation_bounds_the_optimum():
 def test_wrong_arguments(arguments, said):
     with pytest.raises(PlacementError, match=said):
         solve(placement.example("A"), **{"weights": "usage", **arguments})
+
+
+def test_a_range_that_is_a_point_but_for_rounding_is_a_point():
+    """Five equal operators on five nodes take the same time in any order, but for the last bits of the sum."""
+    app = Application(tuple("abcde"), tuple(itertools.pairwise("acdbe")), 1, 0.01, 10)
+    for fast in (1.7, 2.9, 3.3, 5.3, 7.1):
+        problem = Problem(app, Network(tuple("uvwxy"), 0.0, 1, (1, 1, fast, 1, 1)))
+        ranges = placement.exact_ranges(problem)
+        assert ranges.response_s[0] == ranges.response_s[1] == pytest.approx(0.04 + 0.01 / fast)
+        assert solve(problem, Weights(1, 0, 0), ranges).loss == 0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dspkit import placement
 from dspkit.errors import InfeasibleError, NotFoundError, PlacementError
 from dspkit.placement import HEURISTICS, Application, Network, Problem, Ranges, Weights
-from dspkit.placement.greedy import Task
+from dspkit.placement.decentralised import spring, xu
+from dspkit.placement.greedy import Task, greedy
 from dspkit.placement.hierarchy import clusters, hierarchical
 from dspkit.placement.highs import relaxation
 from dspkit.placement.local import Search, local_search, tabu_search
@@ -238,6 +239,9 @@ def test_settings_that_make_no_sense():
         lambda: hierarchical(problem, ALL, UNIT, groups=1), lambda: relaxed(problem, ALL, UNIT, neighbours=-1),
         lambda: local_search(problem, ALL, UNIT, start=(0, 0)), lambda: springs([[0, 0]], [-1], [0, 0]),
         lambda: springs([[0, 0]], [1, 2], [0, 0]), lambda: embed(np.zeros((2, 3))),
+        lambda: local_search(problem, ALL, UNIT, time_limit_s=np.nan), lambda: greedy(problem, None, UNIT),
+        lambda: tabu_search(problem, ALL, UNIT, time_limit_s=-1), lambda: relaxed(problem, ALL, UNIT, seed=-1),
+        lambda: spring(problem, ALL, UNIT, seed=0.5), lambda: xu(problem, ALL, 3), lambda: pruned(None, ALL, UNIT),
     ):  # fmt: skip
         with pytest.raises((PlacementError, placement.problem.PlacementError, ValueError)) as caught:
             wrong()
@@ -252,3 +256,28 @@ def test_more_patience_never_hurts_and_a_time_limit_stops():
     assert often.loss <= once.loss
     assert often.details["rounds"] > once.details["rounds"]
     assert tabu_search(problem, Weights(1, 0, 0), UNIT, patience=10**6, time_limit_s=0.3).seconds < 5
+
+
+def test_degradation_with_weights_of_any_sum():
+    """Twice the weights are twice the losses, and the same share is lost."""
+    once, twice = Weights(0.25, 0.25, 0.5), Weights(0.5, 0.5, 1)
+    problem = placement.scenario("sequential", 16, operators=11)
+    ranges, lost = placement.exact_ranges(problem), []
+    for weights in (once, twice):
+        best, found = (f(problem, weights, ranges) for f in (placement.solve, HEURISTICS["greedy, no penalty"]))
+        lost.append(placement.degradation(found.loss, best.loss, weights.total))
+    assert lost[0] > 0.01
+    assert lost[1] == pytest.approx(lost[0])
+
+
+@pytest.mark.parametrize("name", ["hierarchical ODP", "ODP-PS", "RES-ODP"])
+def test_who_pins_the_ends_in_vain_does_not_say_that_there_is_no_placement(name):
+    """The least penalty has the middle of a line, but a chain that fills all three nodes cannot begin there."""
+    delays = np.array([[0, 0.01, np.inf], [0.01, 0, 0.01], [np.inf, 0.01, 0]])
+    line = Problem(placement.sequential(3), Network(("a", "b", "c"), np.where(np.isinf(delays), 9, delays), 1))
+    placement.check(line, HEURISTICS[name](line, ALL, UNIT).placement)  # far is not apart
+    narrow = np.where(np.isinf(delays), 0, np.inf)
+    apart = Problem(line.application, Network(("a", "b", "c"), line.network.delay_s, 1, bandwidth_per_s=narrow))
+    assert placement.solve(apart, "response_s").named["1"] == "b"
+    with pytest.raises(InfeasibleError, match="where heuristics begin"):
+        HEURISTICS[name](apart, ALL, UNIT)

@@ -90,7 +90,7 @@ class Placement(Knobs):
         )
         if self.method == "optimum":
             return said + (", proven." if chosen.proven else f", within {chosen.gap:.1%} of the least.")
-        lost = placement.degradation(chosen.loss, best.loss)
+        lost = placement.degradation(chosen.loss, best.loss, self.weights.total)
         return f"{said}; the optimum's is {best.loss:.3f}, so {lost:.1%} of what could be achieved is lost."
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from ..errors import PlacementError
+from ..errors import DspkitError, PlacementError
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +26,26 @@ def names(given: Any, what: str) -> tuple[str, ...]:
         twice = next(n for n in given if list(given).count(n) > 1)
         raise PlacementError(f"{what} {twice!r} twice", expected="each once", fix="rename one")
     return tuple(given)
+
+
+def whole(given: Any, what: str, low: int = 0, kind: type[DspkitError] = PlacementError) -> int:
+    """A whole number from `low` on."""
+    if not isinstance(given, Integral) or isinstance(given, bool) or given < low:
+        raise kind(f"{what} = {given!r}"[:100], expected=f"a whole number from {low}", fix="correct it")
+    return int(given)
+
+
+def number(
+    given: Any, what: str, low: float = 0.0, *, open_low: bool = False, infinite: bool = False,
+    kind: type[DspkitError] = PlacementError,
+) -> float:  # fmt: skip
+    """A number from `low` on, or above it."""
+    value = float(given) if isinstance(given, Real) and not isinstance(given, bool) else math.nan
+    fits = value > low if open_low else value >= low
+    if not fits or not (infinite or math.isfinite(value)):
+        wanted = f"a {'' if infinite else 'finite '}number {'above' if open_low else 'from'} {low:g}"
+        raise kind(f"{what} = {given!r}"[:100], expected=wanted, fix="correct it")
+    return value
 
 
 def vector(

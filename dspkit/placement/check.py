@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..errors import PlacementError
-from .metrics import Metrics
+from .metrics import Metrics, needs_problem
 from .problem import Problem
 
 TOLERANCE = 1e-9
@@ -19,6 +19,7 @@ def violations(problem: Problem, placement: Any) -> tuple[str, ...]:
     >>> placement.violations(placement.example("A"), {"s": "0", "m": "0", "t": "0"})
     ("node '0' has capacity 2, asked for 3", "'t' on '0', allowed on '2'")
     """
+    needs_problem(problem)
     x = [int(u) for u in problem.place(placement)]
     app, net = problem.application, problem.network
     broken = []

@@ -53,15 +53,17 @@ def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bo
     at = {n: i for i, n in enumerate(names)}
     values = {name: nodes[name].tolist() if name in nodes else value for name, value in _NODE.items()}
     matrices = {name: np.full((len(names),) * 2, value) for name, value in _LINK.items()}
-    _column(links, "delay_s", text=False)
+    for name in ("delay_s", "start", "end"):
+        _column(links, name, text=False)
     for row in links.to_dict("records"):
         ends = str(row["start"]), str(row["end"])
         if wrong := [e for e in ends if e not in at]:
             raise PlacementError(f"a link of {wrong[0]!r}", expected="a node of the other frame", fix="correct it")
         for name, matrix in matrices.items():
-            matrix[at[ends[0]], at[ends[1]]] = row.get(name, _LINK[name])
+            value = _numeric(row.get(name, _LINK[name]), f"{name} of the link from {ends[0]} to {ends[1]}")
+            matrix[at[ends[0]], at[ends[1]]] = value
             if both_ways:
-                matrix[at[ends[1]], at[ends[0]]] = row.get(name, _LINK[name])
+                matrix[at[ends[1]], at[ends[0]]] = value
     return Network(
         names, capacity=values["capacity"], speed=values["speed"], availability=values["availability"], **matrices
     )
@@ -91,6 +93,9 @@ def network_graph(network: Network) -> Any:
 
 def application_of_graph(graph: Any) -> Application:
     """An application from a networkx DiGraph; attributes that are missing take their defaults."""
+    _needs_graph(graph)
+    if not graph.is_directed():
+        raise PlacementError("an undirected graph", expected="streams with a direction", fix="pass a DiGraph")
     operators = tuple(str(n) for n in graph)
     values = {k: [graph.nodes[n].get(k, default) for n in graph] for k, default in _OPERATOR.items()}
     rates = [a.get("rate_per_s", 1.0) for *_, a in graph.edges(data=True)]
@@ -103,6 +108,7 @@ def network_of_graph(graph: Any, *, shortest_ways: bool = False) -> Network:
 
     On a way delays add up, availabilities multiply, and the least bandwidth counts.
     """
+    _needs_graph(graph)
     names = tuple(str(n) for n in graph)
     at = {n: i for i, n in enumerate(graph)}
     matrices = {name: np.full((len(names),) * 2, value) for name, value in _LINK.items()}
@@ -112,7 +118,7 @@ def network_of_graph(graph: Any, *, shortest_ways: bool = False) -> Network:
             for name, matrix in matrices.items():
                 if name == "delay_s" and name not in attributes:
                     raise PlacementError(f"an edge from {u} to {v} without delay_s", expected="seconds", fix="add it")
-                matrix[pair] = attributes.get(name, _LINK[name])
+                matrix[pair] = _numeric(attributes.get(name, _LINK[name]), f"{name} of the edge from {u} to {v}")
     if shortest_ways:
         matrices = _ways(matrices)
     values = {k: [graph.nodes[n].get(k, default) for n in graph] for k, default in _NODE.items()}
@@ -139,6 +145,21 @@ def placement_frame(problem: Problem, placement: Any) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame({"operator": problem.application.operators, "node": list(problem.named(placement).values())})
+
+
+def _needs_graph(graph: Any) -> None:
+    import networkx as nx
+
+    if not isinstance(graph, nx.Graph) or graph.is_multigraph():
+        came = f"a {type(graph).__name__}"
+        raise PlacementError(came, expected="a networkx Graph or DiGraph", fix="join parallel edges to one")
+
+
+def _numeric(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise PlacementError(f"{what} = {value!r}"[:100], expected="a number", fix="correct it") from None
 
 
 def _column(frame: pd.DataFrame, name: str, *, text: bool = True) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import KnobError
+from .arrays import number
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TIE = 1e-12
@@ -35,11 +36,17 @@ def distances(wish: Any, nodes: Any, weights: Weights, latency_max: float) -> Ar
     >>> distances([10, 20, 1, 0], [[40, 60, 0.9, 0.5], [22, 29, 0.99, 0.1]], Weights(1, 0, 0), 100).tolist()
     [0.5, 0.15]
     """
-    if not (0 <= latency_max < math.inf and all(0 <= w < math.inf for w in weights)):
+    for name, value in (("latency_max", latency_max), *weights._asdict().items()):
+        number(value, name, kind=KnobError)
+    try:
+        apart = np.asarray(nodes, float).reshape(-1, 4) - np.asarray(wish, float).reshape(4)
+    except (TypeError, ValueError):
+        apart = np.full(1, np.nan)
+    if not np.isfinite(apart).all():
         raise KnobError(
-            f"latency_max={latency_max!r}, {weights!r}", expected="finite numbers >= 0", fix="see cost_space"
-        )
-    apart = np.asarray(nodes, float).reshape(-1, 4) - np.asarray(wish, float)
+            f"a wish {wish!r}, or nodes, not in the cost space"[:120], expected="four finite numbers each",
+            fix="leave out nodes that nothing is known of",
+        )  # fmt: skip
     scale = [weights.latency / latency_max if latency_max else 0.0] * 2 + [weights.availability, weights.utilisation]
     return np.asarray(np.linalg.norm(apart * scale, axis=1))
 
@@ -55,6 +62,8 @@ def relative_distance(current: float, candidate: float) -> float:
     >>> round(relative_distance(0.30, 0.22), 6), relative_distance(0, 0), relative_distance(math.inf, 1)
     (0.153846, 0.0, 1.0)
     """
+    for name, value in (("current", current), ("candidate", candidate)):
+        number(value, name, infinite=True, kind=KnobError)
     if math.isinf(current):
         return 1.0
     both = current + candidate
@@ -63,4 +72,6 @@ def relative_distance(current: float, candidate: float) -> float:
 
 def worth_moving(current: float, candidate: float, threshold: float = 0.15) -> bool:
     """Whether the candidate is nearer, and by more than the threshold. (As printed, a worse one passes too.)"""
+    number(candidate, "candidate", infinite=True, kind=KnobError)
+    number(current, "current", infinite=True, kind=KnobError)
     return candidate < current and relative_distance(current, candidate) > threshold + TIE

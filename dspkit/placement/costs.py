@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InfeasibleError
-from .metrics import Ranges, Weights, metrics
+from ..errors import InfeasibleError, PlacementError
+from .metrics import Ranges, Weights, metrics, needs_ranges, needs_weights
 from .problem import Array, Problem
 
 AIMS = ("response_s", "log_availability", "traffic", "usage", "energy")
@@ -45,6 +45,8 @@ class Costs:
 
 def weighted(problem: Problem, weights: Weights, ranges: Ranges) -> Costs:
     """The loss of `metrics.loss`: each metric's distance from its best, as a share of its range."""
+    needs_weights(weights)
+    needs_ranges(weights, ranges)
     scales, constant = [], 0.0
     for weight, (low, high), sign in (
         (weights.response, ranges.response_s, 1),
@@ -59,6 +61,11 @@ def weighted(problem: Problem, weights: Weights, ranges: Ranges) -> Costs:
 
 def single(problem: Problem, aim: str, sign: int = 1) -> Costs:
     """One metric as it is (sign -1: the least is the metric's greatest; not for the response time)."""
+    if aim not in AIMS or sign not in ((1,) if aim == "response_s" else (1, -1)):
+        raise PlacementError(
+            f"metric {aim!r}, sign {sign!r}", expected=f"one of {', '.join(AIMS)}, and 1 or -1 (response_s: 1)",
+            fix="correct it",
+        )  # fmt: skip
     response, available = float(sign * (aim == "response_s")), float(sign * (aim == "log_availability"))
     network = float(sign) if aim in _POWER else 0.0
     return _costs(problem, 0.0, response, available, network, aim if network else "usage")

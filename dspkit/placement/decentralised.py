@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import InfeasibleError
 from .answer import Answer
+from .arrays import whole
 from .greedy import Task, breadth_first
 from .metrics import Ranges, Weights
 from .problem import Array, Placement, Problem
@@ -75,6 +76,7 @@ def _rest(points: Any, rates: Any, start: Any) -> Array:
 def _virtual(
     problem: Problem, weights: Weights, ranges: Ranges | None, seed: int, name: str, wish: Callable[..., Array]
 ) -> Answer:
+    whole(seed, "seed")
     task = Task(problem, weights, ranges)
     app, net = task.problem.application, task.problem.network
     reached = np.where(np.isfinite(net.delay_s), net.delay_s, net.delay_s[np.isfinite(net.delay_s)].max())

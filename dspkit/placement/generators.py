@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PlacementError
+from .arrays import number, whole
 from .problem import Application, Network, Problem
 
 Array = np.ndarray[Any, Any]
@@ -38,17 +39,17 @@ def layers(*sizes: int, time_s: float = 0.003, rate_per_s: float = 100.0, demand
 
 def sequential(operators: int = 20, **settings: float) -> Application:
     """A chain."""
-    return layers(*(1,) * operators, **settings)
+    return layers(*(1,) * whole(operators, "operators", 1), **settings)
 
 
 def diamond(operators: int = 20, **settings: float) -> Application:
     """A source, one layer of all others, a sink: chapter 4's fat application, chapter 5's diamond."""
-    return layers(1, operators - 2, 1, **settings)
+    return layers(1, whole(operators, "operators", 3) - 2, 1, **settings)
 
 
 def replicated(replicas: int = 6, **settings: float) -> Application:
     """A source, 2l operators, l operators, a sink, complete between layers: 90 streams and 72 paths for l = 6."""
-    return layers(1, 2 * replicas, replicas, 1, **settings)
+    return layers(1, 2 * whole(replicas, "replicas", 1), replicas, 1, **settings)
 
 
 SHAPES: dict[str, Callable[[int], Application]] = {
@@ -63,6 +64,9 @@ def gaussian(
     capacity: float = 4.0, speed: float = 1.0, availability: float = 1.0,
 ) -> Network:  # fmt: skip
     """Delays max(Normal(mean, sd), least), the same both ways; all nodes alike."""
+    number(mean_s, "mean_s")
+    number(sd_s, "sd_s")
+    number(least_s, "least_s")
     random = np.random.default_rng(_size(nodes, seed))
     drawn = np.triu(np.maximum(random.normal(mean_s, sd_s, (nodes, nodes)), least_s), 1)
     return Network(_numbered(nodes), drawn + drawn.T, capacity, speed, availability)
@@ -80,6 +84,9 @@ def waxman(
     """
     from scipy.sparse.csgraph import shortest_path
 
+    number(alpha, "alpha", open_low=True)
+    number(beta, "beta", open_low=True)
+    whole(links, "links", 1)
     systems = np.array_split(np.arange(_size(nodes, seed)[0]), max(1, round(nodes**0.5)))
     random = np.random.default_rng((nodes, seed))
     physical = np.full((nodes, nodes), np.inf)
@@ -130,7 +137,7 @@ def scenario(shape: str = "sequential", nodes: int = 36, *, seed: int = 0, opera
     """
     if shape not in SHAPES:
         raise PlacementError(f"shape {shape!r}", expected=f"one of {', '.join(SHAPES)}", fix="correct the name")
-    app = replicated((operators - 2) // 3) if shape == "replicated" else SHAPES[shape](operators)
+    app = replicated((whole(operators, "operators", 1) - 2) // 3) if shape == "replicated" else SHAPES[shape](operators)
     network = waxman(nodes, seed=seed)
     home = median_node(network)
     return Problem(app, network, {app.operators[0]: home, app.operators[-1]: home})
@@ -138,9 +145,9 @@ def scenario(shape: str = "sequential", nodes: int = 36, *, seed: int = 0, opera
 
 def sampled(problem: Problem, share: float, *, seed: int = 0) -> Problem:
     """The same with a random sample of `share` of the nodes for each operator that is not pinned (chapter 4)."""
-    if not isinstance(share, (int, float)) or not 0 < share <= 1:
+    if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 < share <= 1:
         raise PlacementError(f"share = {share!r}", expected="a number above 0, at most 1", fix="correct it")
-    random, nodes = np.random.default_rng(seed), problem.network.nodes
+    random, nodes = np.random.default_rng(whole(seed, "seed")), problem.network.nodes
     kept: dict[str, Any] = dict(problem.candidates)
     for i, operator in enumerate(problem.application.operators):
         if i not in problem.pinned:
@@ -151,10 +158,7 @@ def sampled(problem: Problem, share: float, *, seed: int = 0) -> Problem:
 
 
 def _size(nodes: int, seed: int) -> tuple[int, int]:
-    for what, value, low in (("nodes", nodes, 1), ("seed", seed, 0)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < low:
-            raise PlacementError(f"{what} = {value!r}", expected=f"a whole number from {low}", fix="correct it")
-    return nodes, seed
+    return whole(nodes, "nodes", 1), whole(seed, "seed")
 
 
 def _numbered(count: int) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ..errors import InfeasibleError
 from .answer import Answer
 from .check import violations
 from .costs import Costs, weighted
-from .metrics import Ranges, Weights
+from .metrics import Ranges, Weights, needs_problem, needs_weights
 from .penalty import anchored, ordered_nodes, penalties
 from .problem import Application, Array, Placement, Problem
 from .solve import exact_ranges
@@ -23,12 +23,25 @@ class Task:
     """What a heuristic works on: the problem with its ends pinned, the objective, and the order of nodes."""
 
     def __init__(self, problem: Problem, weights: Weights, ranges: Ranges | None, *, penalised: bool = True) -> None:
+        needs_problem(problem)
+        needs_weights(weights)
         ranges = exact_ranges(problem, weights.metric) if ranges is None else ranges
         self.given, self.weights, self.ranges, self.started = problem, weights, ranges, time.perf_counter()
         self.penalty = penalties(problem.network, weights)
         self.problem = anchored(problem, self.penalty)
         self.costs: Costs = weighted(self.problem, weights, ranges)
         self.nodes: Array = ordered_nodes(self.problem, self.penalty if penalised else None)
+
+    def infeasible(self) -> InfeasibleError:
+        """There is no placement, or none with the ends where the heuristic has pinned them."""
+        if self.problem is self.given:
+            return InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+        kept = {o: n for o, n in self.problem.candidates.items() if o not in self.given.candidates}
+        return InfeasibleError(
+            f"no placement with sources and sinks where heuristics begin: {kept}"[:200],
+            expected="room and links beside them",
+            fix="pin them yourself, or use solve()",
+        )
 
     def answer(self, x: Placement, name: str, **details: Any) -> Answer:
         """What the heuristic found, if it may run; it proves nothing."""

@@ -17,6 +17,7 @@ from functools import partial
 
 from ..errors import NotFoundError
 from .answer import Answer
+from .arrays import number
 from .decentralised import rizou, round_robin, spring, xu
 from .greedy import greedy
 from .hierarchy import hierarchical
@@ -70,10 +71,15 @@ def heuristic(name: str) -> Heuristic:
     return HEURISTICS[name]
 
 
-def degradation(found: float, best: float) -> float:
+def degradation(found: float, best: float, total: float = 1.0) -> float:
     """How much of what the optimum achieves is lost: $(F_h - F_{ODP})/(1 - F_{ODP})$, of two losses.
+
+    `total` is the sum of weights, the 1 of the formula: the greatest loss within the ranges.
 
     >>> degradation(0.36, 0.2), degradation(1, 0.2), degradation(1, 1)
     (0.19999999999999996, 1.0, 0.0)
     """
-    return (found - best) / (1 - best) if not math.isclose(best, 1, abs_tol=1e-12) else 0.0
+    number(total, "total", open_low=True)
+    number(found, "found", -math.inf, infinite=True)
+    number(best, "best", -math.inf)
+    return (found - best) / (total - best) if not math.isclose(best, total, abs_tol=1e-12) else 0.0

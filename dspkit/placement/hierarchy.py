@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from ..errors import InfeasibleError, PlacementError
 from .answer import Answer
+from .arrays import whole
 from .greedy import Task
 from .metrics import Ranges, Weights
 from .penalty import penalties, symmetric
@@ -33,8 +33,7 @@ def hierarchical(
     What capacity in one cluster cannot be used because it is spread over its nodes: then all elements of the level are
     put back.
     """
-    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 2:
-        raise PlacementError(f"groups = {groups!r}", expected="a whole number from 2", fix="as in groups=2")
+    whole(groups, "groups", 2)
     task = Task(problem, weights, ranges)
     exact = Exact(weights, task.ranges, solver, time_limit_s)
     problem = task.problem
@@ -51,7 +50,7 @@ def hierarchical(
             x = exact.within(here, everything)
         last = depth == len(levels) - 1
         if x is None and last:
-            raise InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+            raise task.infeasible()
         used = everything if x is None else set(x.tolist())
         kept = {v for u in used for v in members[u]}
     assert x is not None

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import PlacementError
 from .answer import Answer
+from .arrays import number, whole
 from .costs import Costs
 from .greedy import Task, first_fit
 from .metrics import Ranges, Weights
@@ -61,8 +62,7 @@ def tabu_search(
     `patience` is how many rounds without a better placement end the search; 1 is as printed.
     """
     for name, value in (("tabu", tabu), ("patience", patience)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise PlacementError(f"{name} = {value!r}", expected="a whole number from 1", fix="correct it")
+        whole(value, name, 1)
     task = Task(problem, weights, ranges)
     search = Search(task, time_limit_s)
     first, steps = search.descend(first_fit(task))
@@ -101,7 +101,7 @@ class Search:
         self.movable = np.ones(len(task.problem.application.operators), bool)
         self.movable[list(task.problem.pinned)] = False
         self.nodes = task.nodes.astype(np.int64)
-        self.until = task.started + time_limit_s
+        self.until = task.started + number(time_limit_s, "time_limit_s", infinite=True)
 
     @property
     def over(self) -> bool:

@@ -82,6 +82,7 @@ class Ranges(NamedTuple):
 
 def metrics(problem: Problem, placement: Any) -> Metrics:
     """All metrics of a placement, whether it keeps the rules or not (`check` says that)."""
+    needs_problem(problem)
     x = problem.place(placement)
     app, net = problem.application, problem.network
     starts, ends = app.ends[:, 0], app.ends[:, 1]
@@ -106,6 +107,27 @@ def metrics(problem: Problem, placement: Any) -> Metrics:
     )
 
 
+def needs_problem(problem: Any) -> None:
+    """An error unless this is a problem."""
+    if not isinstance(problem, Problem):
+        raise PlacementError(f"problem {problem!r}"[:100], expected="a Problem", fix="as in Problem(app, network)")
+
+
+def needs_weights(weights: Any) -> None:
+    """An error unless these are weights."""
+    if not isinstance(weights, Weights):
+        raise PlacementError(f"weights {weights!r}"[:100], expected="Weights", fix="as in Weights(0.5, 0.2, 0.3)")
+
+
+def needs_ranges(weights: Weights, ranges: Any) -> None:
+    """An error unless there is a range for each metric that counts."""
+    if not isinstance(ranges, Ranges):
+        raise PlacementError(f"ranges {ranges!r}"[:100], expected="Ranges", fix="find them by exact_ranges(problem)")
+    for weight, low_high in zip((weights.response, weights.availability, weights.network), ranges, strict=True):
+        if weight > 0:
+            _ends(low_high)
+
+
 def loss(found: Metrics, weights: Weights, ranges: Ranges) -> float:
     """The weighted, normalised objective to MINIMISE (chapter 5): 0 is best."""
     terms = (
@@ -123,11 +145,20 @@ def utility(found: Metrics, weights: Weights, ranges: Ranges) -> float:
 
 def share(value: float, low_high: tuple[float, float], sign: int) -> float:
     """How far a value is from its best end, as a share of its range; not clipped. sign -1: large is good."""
-    low, high = low_high
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise PlacementError(
-            f"a range from {low} to {high}", expected="two finite numbers, the least first", fix="see ranges()"
-        )
+    low, high = _ends(low_high)
     if high == low:
         return 0.0 if math.isfinite(value) else math.inf
     return (value - low if sign > 0 else high - value) / (high - low)
+
+
+def _ends(low_high: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in low_high)
+        fits = math.isfinite(low) and math.isfinite(high) and low <= high
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise PlacementError(
+            f"a range of {low_high!r}"[:100], expected="two finite numbers, the least first", fix="see exact_ranges()"
+        )
+    return low, high

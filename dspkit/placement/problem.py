@@ -14,7 +14,7 @@ apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -50,8 +50,11 @@ class Application:
         operators = names(self.operators, "operator")
         at = {o: i for i, o in enumerate(operators)}
         streams = []
+        if isinstance(self.streams, str) or not isinstance(self.streams, Iterable):
+            raise PlacementError(f"streams {self.streams!r}"[:100], expected="pairs of operators", fix="pass a tuple")
         for stream in self.streams:
-            if not isinstance(stream, (tuple, list)) or len(stream) != 2 or any(end not in at for end in stream):
+            pair = isinstance(stream, (tuple, list)) and len(stream) == 2
+            if not pair or any(not isinstance(end, str) or end not in at for end in stream):
                 raise PlacementError(
                     f"stream {stream!r}", expected=f"two of the operators {operators[:6]}", fix="correct its ends"
                 )
@@ -201,8 +204,12 @@ class Problem:
                     repr(value)[:80], expected=f"an {kind.__name__}", fix="see dspkit.placement.problem"
                 )
         known, kept = set(self.network.nodes), {}
-        for operator, nodes in dict(self.candidates).items():
-            chosen = (nodes,) if isinstance(nodes, str) else tuple(nodes)
+        if not isinstance(self.candidates, Mapping):
+            raise PlacementError(
+                f"candidates {self.candidates!r}"[:100], expected="nodes by operator", fix="pass a mapping"
+            )
+        for operator, nodes in self.candidates.items():
+            chosen = (nodes,) if isinstance(nodes, str) or not isinstance(nodes, Iterable) else tuple(nodes)
             if operator not in self.application.index:
                 raise PlacementError(f"candidates of {operator!r}", expected="an operator", fix="correct the name")
             if not chosen or (unknown := [n for n in chosen if n not in known]):
@@ -248,7 +255,8 @@ class Problem:
             return np.array([self.network.index[placement[o]] for o in operators], np.int64)
         try:
             made = np.asarray(placement)
-            whole = made.astype(np.int64)
+            with np.errstate(invalid="ignore"):
+                whole = made.astype(np.int64)
             fits = made.shape == (len(operators),) and (whole == made).all()
             fits = fits and made.dtype != bool and whole.min() >= 0 and whole.max() < len(nodes)
         except (TypeError, ValueError, OverflowError):

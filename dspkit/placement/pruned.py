@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ..errors import InfeasibleError
 from .answer import Answer
 from .greedy import Task
 from .metrics import Ranges, Weights
@@ -33,7 +32,7 @@ def pruned(
         if x is not None:
             return task.answer(x, "ODP-PS", nodes=len(inside), solves=exact.solves)
         if inside == everything:
-            raise InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+            raise task.infeasible()
 
 
 def merge_tree(penalty: Array) -> list[frozenset[int]]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import InfeasibleError, PlacementError
+from ..errors import InfeasibleError
 from .answer import Answer
+from .arrays import whole
 from .costs import Costs, equal_operators
 from .greedy import Task
 from .highs import relaxation
@@ -31,11 +32,14 @@ def relaxed(
 
     The thesis gives no formula for drawing neighbours: here the chance grows as $1 - \\delta$.
     """
-    if not isinstance(neighbours, int) or isinstance(neighbours, bool) or neighbours < 0:
-        raise PlacementError(f"neighbours = {neighbours!r}", expected="a whole number from 0", fix="as in neighbours=5")
+    whole(neighbours, "neighbours")
+    whole(seed, "seed")
     task = Task(problem, weights, ranges)
     exact, random = Exact(weights, task.ranges, solver, time_limit_s), np.random.default_rng(seed)
-    shares, _ = shared_relaxation(task.problem, task.costs)
+    try:
+        shares, _ = shared_relaxation(task.problem, task.costs)
+    except InfeasibleError:
+        raise task.infeasible() from None
     size, k = len(problem.network.nodes), neighbours
     drawn = {int(random.choice(np.flatnonzero(row > 1e-9))) for row in shares} | set(task.problem.pinned.values())
     while True:
@@ -44,7 +48,7 @@ def relaxed(
         if x is not None:
             return task.answer(x, "RES-ODP", nodes=len(nodes), solves=exact.solves)
         if len(nodes) == size:
-            raise InfeasibleError("a problem without any feasible placement", expected="room", fix="add capacity")
+            raise task.infeasible()
         k = max(1, 2 * k)
 
 

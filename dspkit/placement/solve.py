@@ -7,9 +7,10 @@ from typing import Any
 
 from ..errors import PlacementError
 from .answer import Answer, Watch
+from .arrays import number
 from .brute import brute_force
 from .costs import AIMS, Costs, along, equal_operators, single, weighted
-from .metrics import NETWORK_METRICS, Ranges, Weights
+from .metrics import NETWORK_METRICS, Ranges, Weights, needs_problem, needs_weights
 from .problem import Problem
 
 SOLVERS = ("own", "highs", "brute")
@@ -35,11 +36,13 @@ def solve(
     >>> answer.named, answer.loss, answer.proven
     ({'s': '0', 'm': '1', 't': '2'}, 0.048, True)
     """
+    needs_problem(problem)
     if isinstance(weights, str):
         if weights not in AIMS:
             raise PlacementError(f"metric {weights!r}", expected=f"one of {', '.join(AIMS)}", fix="correct the name")
         costs = single(problem, weights, -1 if weights == "log_availability" else 1)
     else:
+        needs_weights(weights)
         if ranges is None:
             ranges = exact_ranges(problem, weights.metric, solver=solver, time_limit_s=time_limit_s)
         costs = weighted(problem, weights, ranges)
@@ -56,11 +59,13 @@ def minimise(
     progress: Watch | None = None,
 ) -> Answer:
     """The same for an objective given by its coefficients."""
+    needs_problem(problem)
+    if costs.node.shape != (len(problem.application.operators), len(problem.network.nodes)):
+        raise PlacementError("costs of another problem", expected="this problem's", fix="make them by weighted()")
     if solver not in SOLVERS:
         raise PlacementError(f"solver {solver!r}", expected=f"one of {', '.join(SOLVERS)}", fix="correct the name")
     for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise PlacementError(f"{name} = {value!r}", expected="a number from 0", fix="correct it")
+        number(value, name, infinite=True)
     if solver == "brute":
         return brute_force(problem, costs)
     limits: dict[str, Any] = {"time_limit_s": time_limit_s, "gap": gap, "progress": progress}
@@ -82,6 +87,7 @@ def exact_ranges(
     itself (paths that equal operators make alike count once). An end that is not proven within its time limit is the
     solver's bound, so that the range still holds every placement.
     """
+    needs_problem(problem)
     if metric not in NETWORK_METRICS:
         raise PlacementError(f"metric {metric!r}", expected=f"one of {', '.join(NETWORK_METRICS)}", fix="correct it")
 
@@ -93,7 +99,12 @@ def exact_ranges(
     paths = {tuple(twins[i] for i in path): path for path in problem.application.paths()}
     slowest = max(-least(along(problem, path, -1)) for path in paths.values())
     return Ranges(
-        (least(single(problem, "response_s")), slowest),
-        (least(single(problem, "log_availability")), -least(single(problem, "log_availability", -1))),
-        (least(single(problem, metric)), -least(single(problem, metric, -1))),
+        _range(least(single(problem, "response_s")), slowest),
+        _range(least(single(problem, "log_availability")), -least(single(problem, "log_availability", -1))),
+        _range(least(single(problem, metric)), -least(single(problem, metric, -1))),
     )
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
+    """Both ends; the same twice where only rounding parts them, or the metric would count for what it is not."""
+    return (low, low) if high - low <= 1e-9 * max(abs(low), abs(high)) else (low, high)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import KnobError
+from .arrays import number
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_STEPS = 10_000
@@ -35,6 +36,8 @@ def springs(
     [2.625971, 0.0]
     """
     points, weights, place = _checked(neighbours, rates, start)
+    number(gamma, "gamma", open_low=True, kind=KnobError)
+    number(force_limit, "force_limit", kind=KnobError)
     total = float(weights.sum())
     if total == 0:
         return place  # nothing measured yet: no force
@@ -42,7 +45,12 @@ def springs(
     for _ in range(MOST_STEPS):
         force = weights @ (points - place)
         place = place + step * force
-        if float(np.linalg.norm(force)) < force_limit:
+        if not (strength := float(np.linalg.norm(force))) < 1e100:
+            raise KnobError(
+                f"springs that fly apart: gamma {gamma:g} times rates of {total:g}", expected="less than 2",
+                fix="leave out strict",
+            )  # fmt: skip
+        if strength < force_limit:
             break
     return place
 
@@ -79,7 +87,10 @@ def median(neighbours: Any, rates: Any, start: Any) -> Array:
 
 
 def _checked(neighbours: Any, rates: Any, start: Any) -> tuple[Array, Array, Array]:
-    points, weights, place = (np.asarray(x, float) for x in (neighbours, rates, start))
+    try:
+        points, weights, place = (np.asarray(x, float) for x in (neighbours, rates, start))
+    except (TypeError, ValueError):
+        points = weights = place = np.full(1, np.nan)
     points = points.reshape(len(weights), len(place)) if points.size == len(weights) * len(place) else points
     good = points.ndim == 2 and points.shape == (len(weights), len(place)) and bool(np.isfinite(points).all())
     if not (good and np.isfinite(place).all() and (weights >= 0).all() and np.isfinite(weights).all()):

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import KnobError
+from .arrays import number, whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -30,6 +31,11 @@ class Coordinate:
 
     x: tuple[float, ...] = (0.0, 0.0)
     error: float = 1.0
+
+    def __post_init__(self) -> None:
+        number(self.error, "error", kind=KnobError)
+        for along in self.x:
+            number(along, "x", -math.inf, kind=KnobError)
 
     def distance(self, other: Coordinate) -> float:
         """The latency that the coordinates foretell."""
@@ -53,8 +59,8 @@ def update(
     >>> update(Coordinate((0, 0), 1), Coordinate((3, 4), 1), 10)
     Coordinate(x=(-0.75, -1.0), error=0.875)
     """
-    if not (math.isfinite(latency) and latency >= 0):
-        raise KnobError(f"a latency of {latency!r}", expected="a finite number >= 0", fix="drop the sample")
+    for name, value in (("latency", latency), ("alpha", alpha), ("beta", beta)):
+        number(value, name, kind=KnobError)
     if latency == 0:
         return mine
     both = mine.error + theirs.error
@@ -82,9 +88,16 @@ def embed(
     >>> bool(embedding_error(embed(line), line) < 0.01)
     True
     """
-    delays = np.asarray(delays, float)
-    if delays.ndim != 2 or delays.shape[0] != delays.shape[1] or not (delays >= 0).all():
-        raise KnobError(f"delays of shape {delays.shape}", expected="a square of numbers >= 0", fix="one row a node")
+    for name, value, low in (("rounds", rounds, 0), ("dimensions", dimensions, 1), ("seed", seed, 0)):
+        whole(value, name, low, kind=KnobError)
+    try:
+        delays = np.asarray(delays, float)
+    except (TypeError, ValueError):
+        delays = np.zeros(0)
+    if delays.ndim != 2 or delays.shape[0] != delays.shape[1] or not ((delays >= 0) & (delays < np.inf)).all():
+        raise KnobError(
+            f"delays of shape {delays.shape}", expected="a square of finite numbers >= 0", fix="one row a node"
+        )
     random, n = np.random.default_rng(seed), len(delays)
     points = [Coordinate((0.0,) * dimensions)] * n
     half = (delays + delays.T) / 2  # what half a round trip takes

@@ -11,6 +11,7 @@ from ..errors import MetricError
 from ..history import History
 from ..placement.storm import traffic
 from .base import PALETTE, Plot, Spec, axis, plot, si
+from .placement import apart
 
 Point = tuple[float, float]
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon", "star")
@@ -19,8 +20,9 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "penta
 def moves(history: History, plane: Mapping[str, Point] | None = None, *, title: str = "") -> Plot:
     """Where every instance runs after each change of places: press play, or move the slider.
 
-    `plane` has a point for each node, such as network coordinates; without, nodes stand in a circle. Beside the map:
-    traffic between nodes and latency, window by window, and where in the run the map is.
+    `plane` has a point for each node, such as network coordinates (those that would overlap are drawn apart); without,
+    nodes stand in a circle. Beside the map: traffic between nodes and latency, window by window, and where in the run
+    the map is.
     """
     steps = [s for s in history if s.snapshot.deployment.placement]
     if not steps:
@@ -29,7 +31,7 @@ def moves(history: History, plane: Mapping[str, Point] | None = None, *, title: 
         )
     shown = [s for a, s in zip([None, *steps], steps, strict=False) if a is None or _places(a) != _places(s)]
     names = sorted({n for s in steps for n in _places(s).values()} | set(plane or {}))
-    points = {n: p for n, p in (plane or _circle(names)).items() if n in names}
+    points = {n: p for n, p in (apart(plane, 0.42) if plane else _circle(names)).items() if n in names}
     if missing := [n for n in names if n not in points]:
         raise MetricError(f"no point for node {missing[0]!r}", expected="one for each node", fix="add it to plane")
     radius = 0.055 * (max(max(along) - min(along) for along in zip(*points.values(), strict=True)) or 1.0)
@@ -57,7 +59,7 @@ def moves(history: History, plane: Mapping[str, Point] | None = None, *, title: 
     last = [x for x in latency[-10:] if x is not None]
     first = [x for x in latency[:3] if x is not None]
     said = (
-        f"{moves} moves of an instance from {si(times[0])} to {si(times[-1])} s: traffic between nodes from "
+        f"{moves} moves of an instance from {times[0]:g} to {times[-1]:g} s: traffic between nodes from "
         f"{si(crossing[0])} to {si(crossing[-1])} records/s"
     )
     said += f", latency from {si(first[0])} to {si(sorted(last)[len(last) // 2])} ms." if first and last else "."

@@ -43,7 +43,7 @@ def placement(
     apart.
     """
     x, net, app = problem.place(where), problem.network, problem.application
-    points = dict(plane) if plane else _apart(node_positions(net))
+    points = dict(plane) if plane else apart(node_positions(net))
     place = [points[net.nodes[u]] for u in x]
     slowest = _slowest(problem, x)
     traces = _streams(problem, x, place, slowest)
@@ -86,11 +86,11 @@ def placement(
     return plot(traces, layout, said, height=height, title=title)
 
 
-def _apart(points: dict[str, Point]) -> dict[str, Point]:
+def apart(points: Mapping[str, Point], least: float = 0.2) -> dict[str, Point]:
     """The points pushed away from each other until discs and labels have room, in a picture twice as wide as high."""
     at = np.array([*points.values()])
     at = (at - at.min(axis=0)) / np.where(np.ptp(at, axis=0) > 0, np.ptp(at, axis=0), 1.0) * (2.0, 1.0)
-    least = min(0.13, 0.6 * math.sqrt(2 / len(at)))
+    least = min(least, 0.75 * math.sqrt(2 / len(at)))
     turn = np.arange(len(at)) * 2.4  # points on the same spot leave it in different directions
     at += 1e-6 * np.column_stack((np.cos(turn), np.sin(turn)))
     for _ in range(200):

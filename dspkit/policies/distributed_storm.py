@@ -30,6 +30,8 @@ from ..placement.storm import (
     executors,
     known_points,
     monitored,
+    needs_operators,
+    pins,
     plan,
     start,
     streams,
@@ -66,9 +68,10 @@ class DistributedStorm(Rules):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "pinned", FrozenMap(self.pinned))
+        object.__setattr__(self, "pinned", pins(self.pinned, self.cluster))
 
     def init(self, topology: Topology, seed: int = 0) -> State:
+        needs_operators(self.pinned, topology)
         return State(topology, seed)
 
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:

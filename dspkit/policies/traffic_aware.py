@@ -19,6 +19,8 @@ from ..placement.storm import (
     cluster_of,
     deployed,
     least_traffic,
+    needs_operators,
+    pins,
     round_robin,
     slots_in_turn,
     streams,
@@ -45,9 +47,10 @@ class TrafficAware(Knobs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "pinned", FrozenMap(self.pinned))
+        object.__setattr__(self, "pinned", pins(self.pinned, self.cluster))
 
     def init(self, topology: Topology, seed: int = 0) -> State:
+        needs_operators(self.pinned, topology)
         return State(topology)
 
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:

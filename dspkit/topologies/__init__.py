@@ -48,6 +48,10 @@ __all__ = [
     "tweet_words",
     "word_count",
     "yahoo",
+    "App", "TaxiDays", "available", "case_study", "crowded_word_count", "detector", "diamond", "linear",
+    "log_processing", "network_monitoring", "news_entities", "page_load", "processing", "query5", "query11",
+    "rolling_top_words", "sentiment", "star", "storm_word_count", "tag_and_count", "taxi", "tweet_branches",
+    "tweet_words", "word_count", "yahoo",
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def executors(topology: Topology, parallelism: Mapping[str, int]) -> list[Execut
 
 def slots_in_turn(slots: Sequence[int]) -> list[Slot]:
     """All slots such that successive ones lie on different nodes: by port, then by node."""
-    return [(node, s) for s in range(max(slots)) for node in range(len(slots)) if s < slots[node]]
+    return [(node, s) for s in range(max(slots, default=0)) for node in range(len(slots)) if s < slots[node]]
 
 
 def round_robin(
@@ -38,6 +38,8 @@ def round_robin(
 ) -> dict[Executor, Slot]:
     """Storm's EvenScheduler: executors dealt in turn over as many slots as there are worker processes."""
     chosen = slots_in_turn(slots)[: max(1, processes)]
+    if not chosen:
+        raise DeploymentError("no slots", expected="at least one", fix="add nodes, or slots to them")
     return {e: chosen[i % len(chosen)] for i, e in enumerate(executors(topology, parallelism))}
 
 

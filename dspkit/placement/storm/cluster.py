@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core import Topology
 from ...errors import KnobError
 from ...frozen import FrozenMap
 from ...knobs import Knobs, knob
@@ -131,6 +132,26 @@ class Cluster:
         slow = tuple(NodeSlow(e.at_s, node=e.node, factor=e.slows) for e in self.events if isinstance(e, Stressed))
         nodes = {name: Node(1, availability=w.availability) for name, w in self.workers.items()}
         return Plant(services, nodes, pause_s, pause_kind="migration", links=links, faults=slow)
+
+
+def pins(pinned: Any, cluster: Any) -> FrozenMap[str, str]:
+    """Operators' nodes as a policy keeps them; an error if the cluster, where one is given, has no such node."""
+    if not (cluster is None or isinstance(cluster, Cluster)):
+        raise KnobError(f"cluster = {cluster!r}"[:100], expected="a Cluster or None", fix="see placement.storm")
+    if not isinstance(pinned, Mapping):
+        raise KnobError(f"pinned = {pinned!r}"[:100], expected="a node by operator", fix="pass a mapping")
+    for operator, node in pinned.items():
+        if cluster is not None and node not in cluster.names:
+            expected = f"one of {', '.join(cluster.names)}"
+            raise KnobError(f"{operator!r} pinned to {node!r}", expected=expected, fix="correct the node's name")
+    return FrozenMap(pinned)
+
+
+def needs_operators(pinned: Mapping[str, str], topology: Topology) -> None:
+    """An error if somebody is pinned that the topology does not have."""
+    if strangers := [o for o in pinned if o not in topology.order]:
+        expected = f"one of {', '.join(topology.order)}"
+        raise KnobError(f"{strangers[0]!r} pinned", expected=expected, fix="correct the operator's name")
 
 
 def thesis_cluster(*events: Event) -> Cluster:
