@@ -158,7 +158,7 @@ def test_entries_that_were_trimmed_away_end_the_job_in_one_readable_error(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     log, client = Log("redis", request, tmp_path / "log"), request.getfixturevalue("stream")
-    for n in range(4000):
+    for n in range(30_000):
         log.write(n)
     with _job(log, tmp_path / "checkpoint", "realtime", micros=3000) as job:
         job.observe()
