@@ -141,7 +141,13 @@ def test_each_once_through_fifty_rescales_and_five_losses_with_workers_that_come
     if (other := session.running()) is not None:
         session.stop(other)
     chance, seen = random.Random(7), 0
-    kinds = ("-m dspkit.spark.daemon", "--executor-id", "-m dspkit.spark.daemon", "deploy.worker.Worker", "--executor-id")
+    kinds = (
+        "-m dspkit.spark.daemon",
+        "--executor-id",
+        "-m dspkit.spark.daemon",
+        "deploy.worker.Worker",
+        "--executor-id",
+    )
     kills = dict(zip(sorted(chance.sample(range(1, 50), 5)), kinds, strict=True))
     with SparkCluster.local(2, CORES, memory="512m") as cluster:
         base = cluster.start(mode)
