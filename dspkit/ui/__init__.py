@@ -9,11 +9,3 @@ from .sensitivity import Sensitivity
 from .settings import Settings
 
 __all__ = ["EtpPicker", "Explorer", "Lesson", "LiveExplorer", "Sensitivity", "Settings", "TwoDays"]
-__all__ = [
-    "EtpPicker",
-    "Explorer",
-    "Lesson",
-    "Sensitivity",
-    "Settings",
-    "TwoDays",
-]
