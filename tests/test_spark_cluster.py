@@ -138,6 +138,7 @@ def test_each_once_through_fifty_rescales_and_five_losses_with_workers_that_come
     mode: str, tmp_path: Path
 ) -> None:
     """Stop and start between; Python workers, executors and a whole worker are killed at any moment."""
+    live.end()
     if (other := session.running()) is not None:
         session.stop(other)
     chance, seen = random.Random(7), 0

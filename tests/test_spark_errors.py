@@ -210,7 +210,9 @@ def test_a_job_of_its_own_leaves_nothing_whether_it_fails_or_is_terminated(tmp_p
     """Spark and the temporary checkpoint go with the job; of one that is terminated, Java removes it."""
     root = Path(__file__).parent
     code = ALONE.format(path=[str(root), str(root.parent)])
-    env = os.environ | {"TMPDIR": str(tmp_path)}
+    folder = tmp_path / ("deep" * 20)  # no socket fits in there
+    folder.mkdir()
+    env = os.environ | {"TMPDIR": str(folder)}
     ran = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=180, check=False
     )
@@ -218,7 +220,7 @@ def test_a_job_of_its_own_leaves_nothing_whether_it_fails_or_is_terminated(tmp_p
     told = ["FunctionError Traceback (most recent call last):", "Java below False []", "seen True"]
     assert ran.stdout.splitlines() == told
     end = time.monotonic() + 30
-    while left := [path.name for path in tmp_path.iterdir() if path.name.startswith("dspkit-")]:
+    while left := [path.name for path in folder.iterdir() if path.name.startswith("dspkit-")]:
         assert time.monotonic() < end, left
         time.sleep(0.1)
 

@@ -90,7 +90,7 @@ def test_an_operator_that_sends_two_for_one_says_so_and_throughput_counts_source
     with SparkJob(topology, functions, load, spark=live.spark("realtime"), window_s=2.0, epoch_s=30.0) as job:
         job.observe()
         snapshot = job.observe()
-    assert snapshot.selectivity(("words", "count")) == pytest.approx(2)
+    assert snapshot.selectivity(("words", "count")) == pytest.approx(2, rel=0.05)  # a window may part the two
     assert snapshot.throughput == pytest.approx(1000, rel=0.1)
     assert snapshot.operators["count"].processing_rate == pytest.approx(2000, rel=0.1)
 

@@ -55,6 +55,7 @@ _SQL = {  # of the copy of the session that a job works in
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
+_LONGEST = 50  # characters of a folder for sockets: the system takes a hundred, Spark adds a name of 43
 _use = {"jobs": 0, "ours": False}  # who uses the one Spark of this process
 _PIPELINED = "spark.python.udf.pipelined.enabled"  # real-time mode needs it, micro-batches now and then die of it
 
@@ -89,6 +90,8 @@ def start(
     if with_jar:
         conf |= {"spark.jars": str(jar.JAR), "spark.plugins": "dspkit.Plugin"}
     conf["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / "dspkit-warehouse")
+    if len(tempfile.gettempdir()) > _LONGEST:
+        conf["spark.python.unix.domain.socket.dir"] = "/tmp"
     builder = SparkSession.builder.master(master).appName("dspkit")
     for name, value in (conf | (settings or {})).items():
         builder = builder.config(name, value)
