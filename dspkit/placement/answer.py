@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..errors import PlacementError
 from ..frozen import FrozenMap
+from .arrays import number
 from .metrics import Metrics, metrics
 from .problem import Placement, Problem
 
@@ -50,6 +52,14 @@ class Clock:
         if self.watch is not None:
             seconds = time.perf_counter() - self.started
             self.watch(Progress(seconds, loss + self.constant, bound + self.constant, placement.copy()))
+
+
+def limits_allowed(solver: str, solvers: Sequence[str], time_limit_s: float, gap: float) -> None:
+    """An error for a solver that does not exist, or limits that are no numbers."""
+    if solver not in solvers:
+        raise PlacementError(f"solver {solver!r}", expected=f"one of {', '.join(solvers)}", fix="correct the name")
+    for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
+        number(value, name, infinite=True)
 
 
 class Proof:

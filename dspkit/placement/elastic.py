@@ -20,30 +20,26 @@ import numpy as np
 
 from ..errors import InfeasibleError, PlacementError
 from ..frozen import FrozenMap
-from ..knobs import Knobs, knob
-from .answer import Proof
+from ..knobs import knob
+from .answer import Proof, limits_allowed
 from .downtime import Downtime, Running
+from .metrics import Weighing
 from .multisets import neighbours
 from .replica_check import replica_check, replica_violations
 from .replica_metrics import Objective, ReplicaMetrics, replica_metrics
 from .replica_options import Options, listable, options
 from .replica_problem import Replicas
 from .replica_program import Change, Limits, ReplicaProgram, replica_program
-from .replicate import exhaust, limits_allowed
+from .replicate import REPLICA_SOLVERS, exhaust
 
 
 @dataclass(frozen=True)
-class ElasticWeights(Knobs):
+class ElasticWeights(Weighing):
     """What counts how much: the thesis's "balanced" setting; baseline is (0.5, 0.5, 0)."""
 
     response: float = knob(0.3, "weight of the response time (w_r)", low=0.0, high=1.0)
     cost: float = knob(0.3, "weight of the cost (w_c)", low=0.0, high=1.0)
     downtime: float = knob(0.4, "weight of the downtime of the change (w_d)", low=0.0, high=1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.response + self.cost + self.downtime <= 0:
-            raise PlacementError("weights that are all 0", expected="one above 0", fix="say what counts")
 
     def objective(self, limits: Limits) -> Objective:
         """Each metric as a share of its limit; a weight of 0 needs none."""
@@ -123,7 +119,7 @@ def adapt(
         raise PlacementError(came, expected="a Downtime, ElasticWeights and Limits", fix="see placement.adapt")
     if restricted not in (False, True, "printed"):
         raise PlacementError(f"restricted={restricted!r}", expected="False, True or 'printed'", fix="correct it")
-    limits_allowed(solver, time_limit_s, gap)
+    limits_allowed(solver, REPLICA_SOLVERS, time_limit_s, gap)
     runs = None if running is None else downtime.running(running)
     objective = weights.objective(limits)
     search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis)

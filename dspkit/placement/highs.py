@@ -108,7 +108,5 @@ def _loaded(model: LinearProgram, *, relaxed: bool) -> Any:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
-    if not relaxed and solver.version() == "1.14.0":  # its presolve cuts optima off and says "Optimal" (HiGHS #2957)
-        solver.setOptionValue("presolve", "off")
     solver.passModel(lp)
     return solver

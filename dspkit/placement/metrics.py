@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import PlacementError
-from ..knobs import Knobs, knob
+from ..knobs import Knobs, knob, knobs
 from .problem import Problem
 
 NETWORK_METRICS = ("traffic", "usage", "energy")
@@ -46,8 +46,21 @@ class Metrics(NamedTuple):
         return {"traffic": self.traffic, "usage": self.usage, "energy": self.energy}[metric]
 
 
+class Weighing(Knobs):
+    """Base of weights, each a knob of its own: one at least is above 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.total <= 0:
+            raise PlacementError("weights that are all 0", expected="one above 0", fix="say what counts")
+
+    @property
+    def total(self) -> float:
+        return float(sum(k.value for k in knobs(self) if isinstance(k.value, float)))
+
+
 @dataclass(frozen=True)
-class Weights(Knobs):
+class Weights(Weighing):
     """What counts how much; the thesis lets the three sum up to 1.
 
     >>> Weights(response=0.5, network=0.5, metric="traffic")
@@ -58,15 +71,6 @@ class Weights(Knobs):
     availability: float = knob(0.0, "weight of the availability (w_a)", low=0.0, high=1.0)
     network: float = knob(0.0, "weight of the network metric (w_z)", low=0.0, high=1.0)
     metric: str = knob("usage", "the network metric: traffic T, usage N or energy EE", choices=NETWORK_METRICS)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.total <= 0:
-            raise PlacementError("weights that are all 0", expected="one above 0", fix="say what counts")
-
-    @property
-    def total(self) -> float:
-        return self.response + self.availability + self.network
 
 
 class Ranges(NamedTuple):

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import PlacementError
-from ..knobs import Knobs, knob
-from .metrics import NETWORK_METRICS, share
+from ..knobs import knob
+from .metrics import NETWORK_METRICS, Weighing, share
 from .replica_problem import ReplicaProblem
 
 AIMS = ("response_s", "log_availability", "cost", *NETWORK_METRICS)
@@ -43,7 +43,7 @@ class ReplicaMetrics(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReplicaWeights(Knobs):
+class ReplicaWeights(Weighing):
     """What counts how much; the thesis lets the four sum up to 1."""
 
     response: float = knob(0.25, "weight of the response time (w_r)", low=0.0, high=1.0)
@@ -51,15 +51,6 @@ class ReplicaWeights(Knobs):
     cost: float = knob(0.25, "weight of the cost (w_c)", low=0.0, high=1.0)
     network: float = knob(0.25, "weight of the network metric (w_z)", low=0.0, high=1.0)
     metric: str = knob("traffic", "the network metric: traffic T, usage N or energy EE", choices=NETWORK_METRICS)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.total <= 0:
-            raise PlacementError("weights that are all 0", expected="one above 0", fix="say what counts")
-
-    @property
-    def total(self) -> float:
-        return self.response + self.availability + self.cost + self.network
 
 
 class ReplicaRanges(NamedTuple):

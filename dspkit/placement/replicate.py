@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InfeasibleError, PlacementError
 from ..frozen import FrozenMap
-from .answer import Proof
+from .answer import Proof, limits_allowed
 from .metrics import NETWORK_METRICS
 from .replica_check import replica_check, replica_violations
 from .replica_metrics import (
@@ -88,7 +88,7 @@ def replicate(
         if ranges is None:
             ranges = replica_ranges(problem, weights.metric, solver=solver, time_limit_s=time_limit_s)
         objective = weighted_objective(weights, ranges)
-    limits_allowed(solver, time_limit_s, gap)
+    limits_allowed(solver, REPLICA_SOLVERS, time_limit_s, gap)
     started = time.perf_counter()
     found = options(problem)
     if solver == "brute":
@@ -103,15 +103,6 @@ def replicate(
     best = program.deployment(z)
     loss = objective.of(replica_check(problem, best))
     return ReplicaAnswer(problem, best, loss, bound, time.perf_counter() - started, "highs", details)
-
-
-def limits_allowed(solver: str, time_limit_s: float, gap: float) -> None:
-    """An error for a solver that does not exist or limits that are no numbers."""
-    if solver not in REPLICA_SOLVERS:
-        raise PlacementError(f"solver {solver!r}", expected=f"one of {REPLICA_SOLVERS}", fix="correct the name")
-    for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise PlacementError(f"{name} = {value!r}", expected="a number from 0", fix="correct it")
 
 
 def replica_ranges(

@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from ..errors import PlacementError
-from .answer import Answer, Watch
-from .arrays import number
+from .answer import Answer, Watch, limits_allowed
 from .brute import brute_force
 from .costs import AIMS, Costs, along, equal_operators, single, weighted
 from .metrics import NETWORK_METRICS, Ranges, Weights, needs_problem, needs_weights
@@ -62,10 +61,7 @@ def minimise(
     needs_problem(problem)
     if costs.node.shape != (len(problem.application.operators), len(problem.network.nodes)):
         raise PlacementError("costs of another problem", expected="this problem's", fix="make them by weighted()")
-    if solver not in SOLVERS:
-        raise PlacementError(f"solver {solver!r}", expected=f"one of {', '.join(SOLVERS)}", fix="correct the name")
-    for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
-        number(value, name, infinite=True)
+    limits_allowed(solver, SOLVERS, time_limit_s, gap)
     if solver == "brute":
         return brute_force(problem, costs)
     limits: dict[str, Any] = {"time_limit_s": time_limit_s, "gap": gap, "progress": progress}

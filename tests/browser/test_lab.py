@@ -78,14 +78,20 @@ HEIGHTS = """frames => new Promise(done => {
 })"""
 
 
-def _open(page, url, first="Start"):
-    """The notebook in the lab, all cells run, once the button with this text, or the first slider, is there."""
+def _run_all(page, url):
+    """The notebook in the lab, told to run all its cells; the condition under which its kernel is idle."""
     page.goto(url + "&reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
     idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
     page.wait_for_function(idle, timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
+    return idle
+
+
+def _open(page, url, first="Start"):
+    """The same once the button with this text, or the first slider, is there."""
+    _run_all(page, url)
     waited = _button(page, first) if first else page.locator(".dspkit .widget-slider").first
     waited.wait_for(timeout=60_000)
     waited.scroll_into_view_if_needed()
@@ -178,12 +184,7 @@ def test_notebook_01_in_the_lab(url, page, page_errors):
 def test_notebook_06_in_the_lab(url, page, page_errors):
     """The sensitivity page: a slider moved by keyboard is another run, and the map marks it."""
     page.set_viewport_size({"width": 1500, "height": 1320})
-    page.goto(url.replace("00_start.ipynb", "06_markov.ipynb") + "&reset")
-    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
-    idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
-    page.wait_for_function(idle, timeout=60_000)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    idle = _run_all(page, url.replace("00_start", "06_markov"))
     _button(page, "Sweep").wait_for(timeout=90_000)
     page.wait_for_function(idle, timeout=120_000)
     view = page.locator(".dspkit").first
@@ -206,12 +207,7 @@ def test_notebook_06_in_the_lab(url, page, page_errors):
 def test_notebook_07_in_the_lab(url, page, page_errors):
     """A slider of the first lesson changes the answer; the Explorer runs ELYSIUM, which changes nodes as well."""
     page.set_viewport_size({"width": 1500, "height": 1320})
-    page.goto(url.replace("00_start.ipynb", "07_elysium.ipynb") + "&reset")
-    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
-    idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
-    page.wait_for_function(idle, timeout=60_000)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    idle = _run_all(page, url.replace("00_start", "07_elysium"))
     page.wait_for_timeout(5_000)
     page.wait_for_function(idle, timeout=240_000)
     view = page.locator(".dspkit").first
