@@ -95,6 +95,58 @@ def test_own_solver_needs_no_luck(blind):
         feasible += agree(problem, costs, ("own",))
 
 
+def test_a_first_placement_that_is_nearly_the_best_is_not_taken_for_it(monkeypatch):
+    """Our solver begins with the second best of all placements, within 5 % of the best: it must still find that."""
+    from dspkit.placement import own
+    from dspkit.placement.brute import brute_force
+    from dspkit.placement.check import violations
+
+    tried, seed, begin = {True: 0, False: 0}, 6000, []
+    monkeypatch.setattr(own, "first_placement", lambda problem, costs, **_: (begin[0], begin[1]))
+    while min(tried.values()) < 15:
+        seed += 1
+        try:
+            costs = objective(problem := small(seed), seed)
+            best = brute_force(problem, costs).loss
+        except InfeasibleError:
+            continue
+        choices = [np.flatnonzero(row).tolist() for row in np.isfinite(costs.node)]
+        others = ((costs.of(problem, x), x) for x in itertools.product(*choices) if not violations(problem, x))
+        loss, x = min(((w, x) for w, x in others if w > best + 1e-6 * abs(best)), default=(math.inf, ()))
+        if loss < math.inf and loss - best < 0.05 * abs(loss):
+            begin[:] = np.array(x), loss - costs.constant
+            assert own.own(problem, costs).loss == pytest.approx(best, rel=1e-7, abs=1e-9)
+            tried[placement.costs.chain_of(problem) is not None] += 1
+
+
+@pytest.mark.parametrize(("nodes", "operators", "seed"), [(16, 11, 10), (64, 11, 2), (16, 18, 2), (36, 18, 9)])
+def test_a_bound_close_to_the_optimum_does_not_end_the_search_too_early(nodes, operators, seed, monkeypatch):
+    """Here the bound from places of one's own is within 3 % of the optimum, and so is what the search begins with."""
+    from dspkit.placement import own
+    from dspkit.placement.check import violations
+
+    problem = placement.scenario("replicated", nodes, seed=seed, operators=operators)
+    costs, random = placement.single(problem, "response_s"), np.random.default_rng(0)
+    best = solve(problem, "response_s")
+    near = []
+    while not near:
+        x = np.array(best.placement)
+        x[random.integers(len(x), size=3)] = random.integers(nodes, size=3)
+        if not violations(problem, x) and 1e-6 < costs.of(problem, x) / best.loss - 1 < 0.04:
+            near.append(x)
+    monkeypatch.setattr(own, "first_placement", lambda *_, **__: (near[0], costs.of(problem, near[0])))
+    assert own.own(problem, costs).loss == pytest.approx(best.loss, rel=1e-7)
+
+
+def test_the_slowest_path_of_two_that_differ_only_in_how_wide_a_link_they_need():
+    """`b` sends too much for the link to the far node, so the slowest placement has `a` there: 50 ms, not 10."""
+    app = Application(tuple("sab"), (("s", "a"), ("s", "b")), 1, 0.0, (100, 200))
+    delay = [[0, 0.01, 0.05], [0.01, 0, 0.05], [0.05, 0.05, 0]]
+    narrow = [[math.inf, 500, 150], [500, math.inf, 500], [150, 500, math.inf]]
+    network = Network(("u", "v", "w"), delay, (1, 2, 1), bandwidth_per_s=narrow)
+    assert placement.exact_ranges(Problem(app, network, {"s": "u"})).response_s == pytest.approx((0.01, 0.05))
+
+
 def test_a_chain_that_comes_back_to_a_node(blind):
     """Seven operators, a hub and three leaves with two places each: only with the hub used twice are all hops short."""
     delay = np.full((4, 4), 0.1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dspkit import placement
 from dspkit.errors import InfeasibleError, NotFoundError, PlacementError
 from dspkit.placement import HEURISTICS, Application, Network, Problem, Ranges, Weights
-from dspkit.placement.decentralised import spring, xu
+from dspkit.placement.decentralised import rizou, spring, xu
 from dspkit.placement.greedy import Task, greedy
 from dspkit.placement.hierarchy import clusters, hierarchical
 from dspkit.placement.highs import relaxation
@@ -218,6 +218,16 @@ def test_one_node_one_operator_and_a_node_of_no_capacity(name):
     assert set(HEURISTICS[name](one, ALL, UNIT).named.values()) == {"n"}
     empty = Problem(APP, Network(("a", "b", "c"), 0.01, (2, 0, 2)), {"s": "a"})
     assert "b" not in HEURISTICS[name](empty, ALL, UNIT).named.values()
+
+
+def test_the_median_stays_with_the_stronger_stream_where_springs_settle_between():
+    """On a line of 10 ms, 300 records/s pull to one end and 200 to the other: median 0 ms, spring 4 ms."""
+    line = np.array([0.0, 0.004, 0.01])
+    net = Network(("begin", "between", "end"), abs(line[:, None] - line[None, :]), (2, 1, 1))
+    app = Application(tuple("sxt"), (("s", "x"), ("x", "t")), 1, 0.0, (300, 200))
+    problem = Problem(app, net, {"s": "begin", "t": "end"})
+    assert rizou(problem, ALL, UNIT).named["x"] == "begin"
+    assert spring(problem, ALL, UNIT).named["x"] == "between"
 
 
 @pytest.mark.parametrize("name", ["greedy", "local search", "tabu search", "ODP-PS", "RES-ODP"])
