@@ -10,16 +10,26 @@ import live
 from dspkit import policies, run
 from dspkit.apps import available
 from dspkit.core import Policy, Snapshot
+from dspkit.policies.autrascale import AuTraScale
 from dspkit.policies.ds2 import DS2
+from dspkit.policies.elastic_storm import ElasticStorm
 from dspkit.policies.fission import Fission
 from dspkit.workload import Jump
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 BEFORE, AFTER, STEP_S = 500.0, 1500.0, 8.0
-# To add one: its name, the policy at a pace that fits a test, and the most decisions it may take after the step.
-DRIVERS: dict[str, tuple[Policy, int]] = {
-    "ds2": (DS2(), 3),
-    "fission": (Fission(short_s=4, windows=1, mid_term=False), 12),
+# To add one: its name, the policy at a pace that fits a test, its most decisions after the step, and windows.
+DRIVERS: dict[str, tuple[Policy, int, int]] = {
+    "ds2": (DS2(), 3, 20),
+    "fission": (Fission(short_s=4, windows=1, mid_term=False), 12, 20),
+    "elastic-storm": (ElasticStorm(rest=1, signal="busy", places="no"), 6, 20),
+    "autrascale": (
+        AuTraScale(
+            target_latency_s=0.5, most=4, levels=2, running_s=4.0, warm_up_s=2.0, rate_change=0.5, tolerance=0.05
+        ),
+        20,
+        25,
+    ),
 }
 
 
@@ -32,11 +42,11 @@ def _keeps_up(snapshots: list[Snapshot]) -> bool:
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_policy_brings_a_live_job_through_a_load_step(name: str) -> None:
     """Word count, 1 ms a line in `split`: 1500 lines/s need two of it at least."""
-    policy, most = DRIVERS[name]
+    policy, most, windows = DRIVERS[name]
     assert name in policies.available()
     settings: Any = {"spark": live.spark("realtime"), "window_s": 2.0, "epoch_s": 30.0}
     with available()["word_count"]().job(Jump(BEFORE, AFTER, STEP_S), micros={"count": 20}, **settings) as job:
-        history = run(policy, job, steps=20, settle=1)
+        history = run(policy, job, steps=windows, settle=1)
         assert job.restarts == 0
     after = [step for step in history if step.snapshot.t > STEP_S]
     assert 1 <= sum(step.rescaled for step in after) <= most
