@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
 def _imports(path: Path) -> set[str]:
     """Every module that this file imports anywhere, dspkit's own as "dspkit.x"."""
     here = ["dspkit", *path.relative_to(PACKAGE).parts[:-1]]
