@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 import live
-from dspkit import Deployment, Topology, workload
+from dspkit import Deployment, Topology, mape, workload
 from dspkit.errors import DeploymentError, DspkitError, KnobError, TopologyError, WorkloadError
+from dspkit.policies.static import Static
 from dspkit.spark import (
     CheckpointError,
     FunctionError,
@@ -25,6 +26,7 @@ from dspkit.spark import (
     arrow,
     dataframe,
     keyed,
+    session,
     sql,
 )
 from dspkit.spark.errors import QueryError, readable
@@ -184,6 +186,23 @@ def test_a_second_kind_of_spark_in_one_process_is_refused() -> None:
     live.spark("realtime")
     with pytest.raises(DspkitError, match="started for mode='realtime'"):
         SparkJob(CHAIN, _functions(), LOAD, mode="microbatch")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_whose_java_was_killed_says_so_and_the_next_one_starts_anew() -> None:
+    from pyspark import SparkContext
+
+    with live.job(500, 50) as job:
+        os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+        with pytest.raises(QueryError, match="end of the Java"):
+            list(mape(Static(job.deployment.parallelism), job, steps=60))
+    assert session.running() is None
+    live.end()
+    with live.job(500, 50) as job:
+        end = time.monotonic() + 120
+        while not job.observe().throughput > 0:
+            assert time.monotonic() < end
 
 
 ALONE = """

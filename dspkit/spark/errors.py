@@ -47,6 +47,9 @@ def readable(error: Exception | None, failed: tuple[str, str] | None = None) -> 
 
     `failed` is the operator whose function raised and its traceback, if that is known.
     """
+    if isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JNetworkError", "Py4JError"):
+        fix = "start the job again, from its checkpoint if it has one"
+        return QueryError("the end of the Java that Spark runs in", expected="one that goes on", fix=fix)
     text = str(error) if error is not None else "no reason given"
     _, found, rest = text.partition(SOURCE_FAILED)
     if found:

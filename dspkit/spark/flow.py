@@ -17,6 +17,7 @@ nobody can tell before it is.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter, deque
@@ -91,4 +92,5 @@ class Flow:
         seen: deque[Totals] = deque(maxlen=_MEMORY)
         while not self._ended.wait(EVERY_S - (time.time() - EVERY_S / 4) % EVERY_S):  # a little after the readings
             seen.append(self._totals())
-            self._allow(*allowance(seen[0], seen[-1], self._k(), self._inputs))
+            with contextlib.suppress(Exception):  # a Spark that does not answer: the supervisor says so
+                self._allow(*allowance(seen[0], seen[-1], self._k(), self._inputs))

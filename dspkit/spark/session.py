@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -120,6 +121,14 @@ def running() -> Any:
 
     if SparkContext._active_spark_context is None:
         return None
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is not None:  # somebody killed its Java: nothing of it can be asked
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+        _use["ours"] = False
+        return None
     return SparkSession.getActiveSession() or SparkSession._instantiatedSession
 
 
@@ -202,11 +211,12 @@ def stop(spark: Any) -> None:
     """End Spark and the Java that it runs in."""
     from pyspark import SparkContext
 
+    running()  # which forgets one whose Java was killed
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
     with _Quiet():
         spark.stop()
-        gateway = SparkContext._gateway
-        if gateway is None:
-            return
         process = getattr(gateway, "proc", None)
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None

@@ -118,11 +118,11 @@ class Supervisor:
     def _watch(self) -> None:
         while not self._ended.wait(_LOOK_S):
             with self._lock:
-                if self.failed is None and not self._engine.alive():
-                    try:
+                try:
+                    if self.failed is None and not self._engine.alive():
                         self._again()
-                    except Exception as error:  # whatever it is, observe() must tell
-                        self.failed = readable(error)
+                except Exception as error:  # whatever it is, observe() must tell
+                    self.failed = readable(error)
 
     def _again(self) -> None:
         error = readable(self._engine.error(), self._blame())
