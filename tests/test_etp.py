@@ -42,7 +42,7 @@ def _brute(edges, measured, limit):
     """The definition, path by path, in exact arithmetic: {operator: (set of sinks, ETP, sum over paths)}."""
     g = etp.graph(edges)
     done = {o: Fraction(measured[o][1]) if o in measured else Fraction(0) for o in g.order}
-    stuck = {o for o, (i, p) in measured.items() if i > limit * p}
+    stuck = {o for o, (i, p) in measured.items() if i > limit * p * (1 + 1e-12)}
     total = sum(done[s] for s in g.sinks)
     found = {}
     for o in g.order:

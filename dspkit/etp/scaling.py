@@ -92,7 +92,7 @@ def scale_out(
             if per_instance and not any(now.processing.get(s) for s in g.sinks):
                 continue
             score = {o: int(100 * x + 1e-9) / k[o] for o, x in shares.items()} if per_instance else shares
-            target = max(stuck, key=score.__getitem__)  # the first of equals
+            target = max(stuck, key=lambda o: round(score[o], 9))  # the first of equals, rounding apart
         else:
             turned = [*sources[turn:], *sources[:turn]]
             target = next((o for o in turned if k[o] < most[o]), None)
