@@ -187,6 +187,16 @@ def test_a_capped_projection_stops_at_what_comes_in():
     g = etp.graph([("a", "b")])
     assert etp.project(g, rates, "b", 1).processing["b"] == 180
     assert etp.project(g, rates, "b", 1, cap=True).processing["b"] == pytest.approx(110)
+    assert etp.project(g, rates._replace(emit={("a", "b"): 50}), "b", 1, cap=True).processing["b"] == 90  # never less
+
+
+def test_equal_etps_are_equal_whatever_their_last_digit():
+    """b feeds 0.1 + 0.2 and c 0.3 of what comes out: a tie, which goes to b, though not in binary fractions."""
+    edges = [("s", "b"), ("s", "c"), ("b", "x"), ("b", "y"), ("c", "z")]
+    for b, c in (((0.1, 0.2), 0.3), ((0.1, 0.7), 0.8)):
+        done = dict(zip("xyz", (*b, c), strict=True))
+        measured = {**{o: (0, p) for o, p in done.items()}, "b": (2, 1), "c": (2, 1), "s": (0, 1)}
+        assert etp.scale_out(edges, measured, dict.fromkeys("sbcxyz", 1), ["m"], 1)[0].operator == "b"
 
 
 def test_the_prototype_ranks_by_instances():

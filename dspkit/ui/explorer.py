@@ -194,13 +194,12 @@ class Explorer:
         waiting = [r for r in getattr(self.settings.policy, "requests", ()) if r.at_s >= self._time()]
         now += sum(r.machines if isinstance(r, ScaleOut) else -r.machines for r in waiting)
         if now + request.machines > have:
-            spare = [
-                n for n, make in self._apps().items() if (app := make()).workers and app.workers < len(app.plant.nodes)
-            ]
+            others = {name: make() for name, make in self._apps().items() if name != self.settings.app}
+            spare = [name for name, app in others.items() if app.workers and app.workers < len(app.plant.nodes)]
             raise DspkitError(
                 f"{request.machines} more for {self.settings.app}, which has {have} machines and uses {now}",
                 expected=f"at most {max(0, have - now)} more",
-                fix=f"ask for fewer, or choose one of {', '.join(spare)}, which start with machines to spare",
+                fix=f"let others leave first, or choose one of {', '.join(spare)}, which start with machines to spare",
             )
 
     def _machines(self) -> int | None:
