@@ -204,6 +204,30 @@ def test_an_operator_at_its_limit_gets_nothing():
     assert "sink" not in _acted(history)[0].decision.why["slots go to"]
 
 
+def test_all_at_their_limits_or_too_few_instances_leave_the_machine_empty_and_it_is_told():
+    app = DIAMOND.app()
+    for k, slots, said in ((8, "0 of 8", "at its limit"), (1, "1 of 1", None)):
+        with app.simulator(parallelism=k, scale=3.0, seed=1) as backend:
+            snapshot = backend.observe()
+        target, why = Stela().answer(ScaleOut(1), app.topology, snapshot)
+        assert (why["slots"], target.workers) == (slots, 7)
+        assert (said or "") in why.get("left empty", "")
+    linear = replace(trial("linear").app(), start=1)  # four instances on six machines
+    with linear.simulator(seed=1) as backend:
+        target, why = Stela().answer(ScaleOut(1), linear.topology, backend.observe())
+    assert (why["slots"], "fewer instances than machines" in why["left empty"]) == ("0 of 0", True)
+
+
+def test_nothing_at_all_comes_out_and_machines_join_and_leave_all_the_same():
+    app = DIAMOND.app()
+    with app.simulator(workload.Constant(0.0), seed=1) as backend:
+        snapshot = backend.observe()
+    target, why = Stela().answer(ScaleOut(1), app.topology, snapshot)
+    assert (why["slots go to"], set(why["ETP"].values())) == ({"source": 4}, {0.0})
+    target, why = Stela().answer(ScaleIn(2), app.topology, snapshot)
+    assert (set(why["ETP sums"].values()), len(set(target.placement.values()))) == ({0.0}, 4)
+
+
 def test_rates_are_averaged_since_the_last_change():
     policy = Stela(window=3)
     app = DIAMOND.app(pause_kind="migration")

@@ -53,7 +53,7 @@ def _convergences(out: pd.DataFrame) -> list[Told]:
     less = {"equal": 1.0, "92 % less": 0.08, "88 % less": 0.12, "75 % less": 0.25}
     took = out.convergence_s
     return [
-        ("convergence", f"{name}: Stela over default", "x", paper, less.get(paper),
+        ("convergence", f"{name}: time, Stela over default", "x", paper, less.get(paper),
          float(took[name, "stela"] / took[name, "default"]), _WHY["convergence"])
         for name, paper in PRINTED_CONVERGENCE.items()
     ]  # fmt: skip
