@@ -319,6 +319,8 @@ def test_convergence_by_the_definition(x):
 
 # What is refused
 
+K, HELD = dict.fromkeys("sabt", 1), {("s", 0): "m", ("a", 0): "n"}
+
 
 @pytest.mark.parametrize(
     ("call", "error", "said"),
@@ -338,9 +340,35 @@ def test_convergence_by_the_definition(x):
         (lambda: etp.rates({"a": (1, 1)}, pd.DataFrame({"start": [1]})), MetricError, "edges without"),
         (lambda: etp.explain(FAN, LOADED, "typo"), NotFoundError, "typo"),
         (lambda: etp.slots(3, 0), DeploymentError, "0 machines"),
+        (lambda: etp.slots(3.5, 2), DeploymentError, "3.5 instances"),
+        (lambda: etp.etp(FAN, LOADED, True), KnobError, "congestion_rate=True"),
+        (lambda: etp.etp(FAN, {"typo": (1, 1)}), MetricError, "rates of 'typo'"),
+        (lambda: etp.etp(FAN, etp.rates({"s": (1, 1)}, {("a", "s"): 1.0})), MetricError, r"rates of \('a', 's'\)"),
+        (lambda: etp.etp(FAN, etp.Rates({"s": -5})), MetricError, "rate -5 of 's'"),
+        (lambda: etp.rates({"a": (1, 1)}, [("a", "b")]), MetricError, "rate}"),
+        (lambda: etp.link_load(FAN, etp.Rates({}, {("z", "b"): 3})), MetricError, "rates of"),
+        (lambda: etp.scale_out(FAN, LOADED, {"s": 1}, ["m"], 1), DeploymentError, "no number of instances of 'a'"),
+        (lambda: etp.scale_out(FAN, LOADED, K | {"a": 0}, ["m"], 1), DeploymentError, "0 instances of 'a'"),
+        (lambda: etp.scale_out(FAN, LOADED, K, ["m"], 1.5), DeploymentError, "1.5 slots"),
+        (lambda: etp.scale_out(FAN, LOADED, K, ["m"], 1, limits={"z": 1}), NotFoundError, "a limit of 'z'"),
+        (lambda: etp.project(etp.graph(FAN), LOADED, "s", 0), DeploymentError, "0 instances"),
+        (lambda: etp.scale_in(FAN, {("z", 0): "m", ("a", 0): "n"}, {}, 1), DeploymentError, "instances of 'z'"),
+        (lambda: etp.scale_in(FAN, HELD, {"s": 1.0}, 1), MetricError, "ETP None of 'a'"),
+        (lambda: etp.scale_in(FAN, HELD, {"s": 1.0, "a": math.nan}, 1), MetricError, "ETP nan of 'a'"),
+        (lambda: etp.scale_in(FAN, HELD, {"s": 1.0, "a": 1.0}, 0.5), DeploymentError, "one machine must stay"),
+        (lambda: etp.rebalance(FAN, K, []), DeploymentError, "on no machine"),
+        (lambda: etp.rebalance(FAN, {"s": 1}, ["m"]), DeploymentError, "no number of instances"),
+        (lambda: etp.migrate(FAN, LOADED, HELD, [], 1), DeploymentError, "on no machine"),
+        (lambda: etp.without(FAN, HELD, ["z"], ["m", "n"]), NotFoundError, "machines"),
+        (lambda: etp.without(FAN, HELD, ["m"], ["m", "n"], deal="some"), KnobError, "deal='some'"),
+        (lambda: etp.score(FAN, "by name"), KnobError, "order 'by name'"),
+        (lambda: etp.graph([(["a"], "b")]), TopologyError, "names that can be keys"),
+        (lambda: etp.convergence_s(["x"]), DspkitError, "one finite number"),
+        (lambda: etp.convergence_s([1, 2], window_s=0), DspkitError, "window_s=0"),
+        (lambda: etp.downtime_s([math.nan]), DspkitError, "one finite number"),
         (lambda: etp.scale_out(FAN, LOADED, {}, [], 1), DeploymentError, "no machine"),
         (lambda: etp.migrate(FAN, LOADED, {}, ["m"], 1, "by name"), KnobError, "order 'by name'"),
-        (lambda: etp.convergence_s([]), DspkitError, "no number"),
+        (lambda: etp.convergence_s([]), DspkitError, "no window"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(call, error, said):
