@@ -42,7 +42,7 @@ def _brute(edges, measured, limit):
     """The definition, path by path, in exact arithmetic: {operator: (set of sinks, ETP, sum over paths)}."""
     g = etp.graph(edges)
     done = {o: Fraction(measured[o][1]) if o in measured else Fraction(0) for o in g.order}
-    stuck = {o for o, (i, p) in measured.items() if i > limit * p}
+    stuck = {o for o, (i, p) in measured.items() if i > limit * p * (1 + 1e-12)}
     total = sum(done[s] for s in g.sinks)
     found = {}
     for o in g.order:
@@ -187,6 +187,16 @@ def test_a_capped_projection_stops_at_what_comes_in():
     g = etp.graph([("a", "b")])
     assert etp.project(g, rates, "b", 1).processing["b"] == 180
     assert etp.project(g, rates, "b", 1, cap=True).processing["b"] == pytest.approx(110)
+    assert etp.project(g, rates._replace(emit={("a", "b"): 50}), "b", 1, cap=True).processing["b"] == 90  # never less
+
+
+def test_equal_etps_are_equal_whatever_their_last_digit():
+    """b feeds 0.1 + 0.2 and c 0.3 of what comes out: a tie, which goes to b, though not in binary fractions."""
+    edges = [("s", "b"), ("s", "c"), ("b", "x"), ("b", "y"), ("c", "z")]
+    for b, c in (((0.1, 0.2), 0.3), ((0.1, 0.7), 0.8)):
+        done = dict(zip("xyz", (*b, c), strict=True))
+        measured = {**{o: (0, p) for o, p in done.items()}, "b": (2, 1), "c": (2, 1), "s": (0, 1)}
+        assert etp.scale_out(edges, measured, dict.fromkeys("sbcxyz", 1), ["m"], 1)[0].operator == "b"
 
 
 def test_the_prototype_ranks_by_instances():
@@ -309,6 +319,8 @@ def test_convergence_by_the_definition(x):
 
 # What is refused
 
+K, HELD = dict.fromkeys("sabt", 1), {("s", 0): "m", ("a", 0): "n"}
+
 
 @pytest.mark.parametrize(
     ("call", "error", "said"),
@@ -328,9 +340,35 @@ def test_convergence_by_the_definition(x):
         (lambda: etp.rates({"a": (1, 1)}, pd.DataFrame({"start": [1]})), MetricError, "edges without"),
         (lambda: etp.explain(FAN, LOADED, "typo"), NotFoundError, "typo"),
         (lambda: etp.slots(3, 0), DeploymentError, "0 machines"),
+        (lambda: etp.slots(3.5, 2), DeploymentError, "3.5 instances"),
+        (lambda: etp.etp(FAN, LOADED, True), KnobError, "congestion_rate=True"),
+        (lambda: etp.etp(FAN, {"typo": (1, 1)}), MetricError, "rates of 'typo'"),
+        (lambda: etp.etp(FAN, etp.rates({"s": (1, 1)}, {("a", "s"): 1.0})), MetricError, r"rates of \('a', 's'\)"),
+        (lambda: etp.etp(FAN, etp.Rates({"s": -5})), MetricError, "rate -5 of 's'"),
+        (lambda: etp.rates({"a": (1, 1)}, [("a", "b")]), MetricError, "rate}"),
+        (lambda: etp.link_load(FAN, etp.Rates({}, {("z", "b"): 3})), MetricError, "rates of"),
+        (lambda: etp.scale_out(FAN, LOADED, {"s": 1}, ["m"], 1), DeploymentError, "no number of instances of 'a'"),
+        (lambda: etp.scale_out(FAN, LOADED, K | {"a": 0}, ["m"], 1), DeploymentError, "0 instances of 'a'"),
+        (lambda: etp.scale_out(FAN, LOADED, K, ["m"], 1.5), DeploymentError, "1.5 slots"),
+        (lambda: etp.scale_out(FAN, LOADED, K, ["m"], 1, limits={"z": 1}), NotFoundError, "a limit of 'z'"),
+        (lambda: etp.project(etp.graph(FAN), LOADED, "s", 0), DeploymentError, "0 instances"),
+        (lambda: etp.scale_in(FAN, {("z", 0): "m", ("a", 0): "n"}, {}, 1), DeploymentError, "instances of 'z'"),
+        (lambda: etp.scale_in(FAN, HELD, {"s": 1.0}, 1), MetricError, "ETP None of 'a'"),
+        (lambda: etp.scale_in(FAN, HELD, {"s": 1.0, "a": math.nan}, 1), MetricError, "ETP nan of 'a'"),
+        (lambda: etp.scale_in(FAN, HELD, {"s": 1.0, "a": 1.0}, 0.5), DeploymentError, "one machine must stay"),
+        (lambda: etp.rebalance(FAN, K, []), DeploymentError, "on no machine"),
+        (lambda: etp.rebalance(FAN, {"s": 1}, ["m"]), DeploymentError, "no number of instances"),
+        (lambda: etp.migrate(FAN, LOADED, HELD, [], 1), DeploymentError, "on no machine"),
+        (lambda: etp.without(FAN, HELD, ["z"], ["m", "n"]), NotFoundError, "machines"),
+        (lambda: etp.without(FAN, HELD, ["m"], ["m", "n"], deal="some"), KnobError, "deal='some'"),
+        (lambda: etp.score(FAN, "by name"), KnobError, "order 'by name'"),
+        (lambda: etp.graph([(["a"], "b")]), TopologyError, "names that can be keys"),
+        (lambda: etp.convergence_s(["x"]), DspkitError, "one finite number"),
+        (lambda: etp.convergence_s([1, 2], window_s=0), DspkitError, "window_s=0"),
+        (lambda: etp.downtime_s([math.nan]), DspkitError, "one finite number"),
         (lambda: etp.scale_out(FAN, LOADED, {}, [], 1), DeploymentError, "no machine"),
         (lambda: etp.migrate(FAN, LOADED, {}, ["m"], 1, "by name"), KnobError, "order 'by name'"),
-        (lambda: etp.convergence_s([]), DspkitError, "no number"),
+        (lambda: etp.convergence_s([]), DspkitError, "no window"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(call, error, said):

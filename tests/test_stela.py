@@ -1,16 +1,18 @@
 """Stela and its rivals as policies: requests by people, timetables and triggers, on the simulator."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from dspkit import Decision, Deployment, etp, mape, policies, run, topologies, workload
+from dspkit import Decision, Deployment, Operator, Topology, etp, mape, policies, run, topologies, workload
 from dspkit.errors import DeploymentError, KnobError
 from dspkit.knobs import call
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.migrate import Migrate
-from dspkit.policies.on_demand import placed, used
+from dspkit.policies.on_demand import Situation, placed, used
 from dspkit.policies.rebalance import Rebalance
 from dspkit.policies.static import Static
 from dspkit.policies.stela import ScaleIn, ScaleOut, Stela
@@ -204,6 +206,30 @@ def test_an_operator_at_its_limit_gets_nothing():
     assert "sink" not in _acted(history)[0].decision.why["slots go to"]
 
 
+def test_all_at_their_limits_or_too_few_instances_leave_the_machine_empty_and_it_is_told():
+    app = DIAMOND.app()
+    for k, slots, said in ((8, "0 of 8", "at its limit"), (1, "1 of 1", None)):
+        with app.simulator(parallelism=k, scale=3.0, seed=1) as backend:
+            snapshot = backend.observe()
+        target, why = Stela().answer(ScaleOut(1), app.topology, snapshot)
+        assert (why["slots"], target.workers) == (slots, 7)
+        assert (said or "") in why.get("left empty", "")
+    linear = replace(trial("linear").app(), start=1)  # four instances on six machines
+    with linear.simulator(seed=1) as backend:
+        target, why = Stela().answer(ScaleOut(1), linear.topology, backend.observe())
+    assert (why["slots"], "fewer instances than machines" in why["left empty"]) == ("0 of 0", True)
+
+
+def test_nothing_at_all_comes_out_and_machines_join_and_leave_all_the_same():
+    app = DIAMOND.app()
+    with app.simulator(workload.Constant(0.0), seed=1) as backend:
+        snapshot = backend.observe()
+    target, why = Stela().answer(ScaleOut(1), app.topology, snapshot)
+    assert (why["slots go to"], set(why["ETP"].values())) == ({"source": 4}, {0.0})
+    target, why = Stela().answer(ScaleIn(2), app.topology, snapshot)
+    assert (set(why["ETP sums"].values()), len(set(target.placement.values()))) == ({0.0}, 4)
+
+
 def test_rates_are_averaged_since_the_last_change():
     policy = Stela(window=3)
     app = DIAMOND.app(pause_kind="migration")
@@ -290,3 +316,41 @@ def test_stela_beats_the_default_and_least_link_load(row):
     assert after["stela"] > 1.2 * max(after["default"], after["least link load"])
     assert table.over_default["stela"] > 0.5 * PRINTED[row.name]
     assert table.own_gain["default"] < 0.02
+
+
+# Each knob of a policy reaches what it turns
+
+
+@pytest.mark.parametrize("knob", ["tree_sum", "cap", "per_instance"])
+def test_variants_of_stela_are_those_of_etp(knob):
+    """The policy does as `scale_out` does with the same variant, which now and then is another choice."""
+    edges = (("s", "x"), ("s", "a"), ("a", "b"), ("a", "c"), ("b", "t"), ("c", "t"), ("x", "u"))
+    graph = Topology(tuple(Operator(o, 9) for o in "sxabctu"), edges)
+    random, others = np.random.default_rng(1), 0
+    for _ in range(60):
+        k = dict(zip(graph.order, random.integers(1, 5, 7).tolist(), strict=True))
+        now = Deployment(k, 2, etp.rebalance(graph, k, ["m1", "m2"]))
+        done = dict(zip(graph.order, random.uniform(10, 60, 7).tolist(), strict=True))
+        flow = {edge: random.uniform(40, 90) if edge[0] == "s" else random.uniform(1, 15) for edge in edges}
+        rates = etp.Rates(done, flow)
+        limits, slots = dict.fromkeys(graph.order, 9), etp.slots(now.instances, 2)
+        want = Counter(s.operator for s in etp.scale_out(graph, rates, k, ["m3"], slots, limits=limits, **{knob: True}))
+        situation = Situation(graph, now, ("m1", "m2"), now.placement, rates, 0)
+        target, _ = Stela(**{knob: True}).out(situation, ["m3"])
+        assert dict(target.parallelism) == {o: n + want[o] for o, n in k.items()}
+        others += target.parallelism != Stela().out(situation, ["m3"])[0].parallelism
+    assert others > 3
+
+
+def test_rivals_follow_their_order_and_their_way_of_dealing():
+    app = DIAMOND.app()
+    with app.simulator(seed=1) as backend:
+        snapshot = backend.observe()
+    was = placed(app.topology, snapshot.deployment, used(snapshot))
+    for order in etp.ORDERS:
+        target, _ = Migrate(order=order).answer(ScaleOut(1), app.topology, snapshot)
+        assert target.placement == etp.migrate(app.topology, snapshot, was, ["node-7"], 4, order)
+    target, why = Rebalance(deal="moved").answer(ScaleIn(2), app.topology, snapshot)
+    gone = why["leave, by lot"]
+    assert all(target.placement[i] == m for i, m in was.items() if m not in gone)
+    assert why["instances moved"] == sum(m in gone for m in was.values()) == 8

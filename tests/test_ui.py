@@ -472,3 +472,25 @@ def test_a_logarithmic_sliders_value_is_on_one_of_its_steps(value):
     steps = (math.log10(value) - made.min) / made.step
     assert steps == pytest.approx(round(steps), abs=1e-6)
     assert made.step == pytest.approx(0.01, rel=0.5)
+
+
+def test_machines_that_are_not_there_are_refused_in_words_and_the_run_goes_on():
+    explorer = ui.Explorer("word_count", "stela", windows=400, speed=0)
+    machines, out, _ = explorer._panel.asking
+    out.click()
+    assert "1 more for word_count, which has 4 machines and uses 4; expected at most 0 more" in explorer.error
+    assert "diamond" in explorer.error
+    assert explorer.settings.policy.requests == ()
+    explorer.view.app.value = "linear"  # four of six machines run
+    machines.value = 3
+    _begun(explorer)
+    out.click()
+    assert "at most 2 more" in explorer.error
+    machines.value = 1
+    for _ in range(3):
+        out.click()
+    assert "uses 6; expected at most 0 more" in explorer.error
+    assert [r.machines for r in explorer.settings.policy.requests] == [1, 1]
+    explorer.view.speed.value = 0
+    assert explorer.wait(60)
+    assert explorer.history[-1].deployment.workers == 6

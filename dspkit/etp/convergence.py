@@ -21,9 +21,9 @@ def convergence_s(
     >>> convergence_s([0, 0, 20, 60, 110, 95, 103, 98, 101, 99, 102, 98])
     90.0
     """
-    values = [float(x) for x in throughput]
-    if not values or not all(math.isfinite(x) and x >= 0 for x in values):
-        raise DspkitError("throughput that is no number", expected="one finite number a window", fix="check the meter")
+    values = _windows(throughput, window_s)
+    if not values:
+        raise DspkitError("throughput of no window", expected="one finite number a window", fix="check the meter")
     m = fmean(values[len(values) // 2 :])
     found = math.inf
     for s in range(len(values)):
@@ -43,4 +43,19 @@ def downtime_s(throughput: Sequence[float], *, window_s: float = 10.0) -> float:
     >>> downtime_s([0, 0, 20, 60])
     20.0
     """
-    return window_s * sum(1 for x in throughput if x <= 0)
+    return window_s * sum(1 for x in _windows(throughput, window_s) if x <= 0)
+
+
+def _windows(throughput: Sequence[float], window_s: float) -> list[float]:
+    """One finite number a window, none below 0."""
+    try:
+        values = [float(x) for x in throughput]
+    except (TypeError, ValueError):
+        values = [math.nan]
+    if not all(0 <= x < math.inf for x in values):
+        raise DspkitError(
+            f"throughput {throughput!r}"[:80], expected="one finite number >= 0 a window", fix="check the meter"
+        )
+    if not 0 < window_s < math.inf:
+        raise DspkitError(f"window_s={window_s!r}", expected="seconds above 0", fix="as in window_s=10")
+    return values

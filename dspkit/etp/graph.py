@@ -49,11 +49,16 @@ def graph(topology: Any) -> Graph:
     if isinstance(topology, Topology):
         return Graph(topology.order, {o: topology.downstream(o) for o in topology.order})
     children: dict[Any, dict[Any, None]] = {}
-    for start, end in _pairs(topology):
-        children.setdefault(start, {})
-        if end is not None:
-            children[start][end] = None
-            children.setdefault(end, {})
+    try:
+        for start, end in _pairs(topology):
+            children.setdefault(start, {})
+            if end is not None:
+                children[start][end] = None
+                children.setdefault(end, {})
+    except TypeError:
+        raise TopologyError(
+            repr(topology)[:80], expected="names that can be keys", fix="use words or numbers as names"
+        ) from None
     if not children:
         raise TopologyError("no operator", expected="at least one", fix="pass edges such as [('a', 'b')]")
     return Graph(_sorted(children), {o: tuple(c) for o, c in children.items()})

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ..core import Snapshot
 from ..errors import KnobError, MetricError
 from ..structure import Topology
+from .checks import rates_fit, whole
 from .graph import Graph, graph
 
 
@@ -64,10 +65,11 @@ def congested(topology: Any, measured: Any, congestion_rate: float = 1.2) -> tup
     >>> congested([("a", "b")], {"a": (120, 100), "b": (121, 100)})
     ('b',)
     """
-    limit = _checked(congestion_rate)
-    known = rates(measured)
+    limit = _checked(congestion_rate) * (1 + 1e-12)  # 115 of 100 is not more than 1.15 times: rounding
+    known, g = rates(measured), graph(topology)
+    rates_fit(g, *known)
     came, done = inputs(known), known.processing
-    return tuple(o for o in graph(topology).order if o in done and came.get(o, 0.0) > limit * done[o])
+    return tuple(o for o in g.order if o in done and came.get(o, 0.0) > limit * done[o])
 
 
 def project(graph: Graph, rates: Rates, target: Any, instances: int, *, cap: bool = False) -> Rates:
@@ -75,7 +77,8 @@ def project(graph: Graph, rates: Rates, target: Any, instances: int, *, cap: boo
 
     The factor is not capped by what comes in, as printed; with `cap` it is.
     """
-    factor = (instances + 1) / instances
+    k = whole("instances", instances, 1)
+    factor = (k + 1) / k
     done = rates.processing.get(target, 0.0)
     if cap and done > 0:
         factor = max(1.0, min(factor, inputs(rates).get(target, math.inf) / done))
@@ -163,6 +166,8 @@ def _edges(edges: Any) -> dict[Any, float]:
         if missing := [name for name in ("start", "end", "rate") if name not in edges.columns]:
             raise MetricError(f"edges without {missing}", expected="columns start, end, rate", fix="rename them")
         edges = dict(zip(zip(edges["start"], edges["end"], strict=True), edges["rate"], strict=True))
+    if not isinstance(edges, Mapping) or not all(isinstance(edge, tuple) and len(edge) == 2 for edge in edges):
+        raise MetricError(repr(edges)[:80], expected="{(start, end): rate}", fix="or a frame start, end, rate")
     return {edge: _rate(edge, "rate", rate) for edge, rate in edges.items()}
 
 
@@ -179,6 +184,7 @@ def _rate(of: Any, what: str, value: Any) -> float:
 
 
 def _checked(congestion_rate: float) -> float:
-    if not (isinstance(congestion_rate, (int, float)) and 0 < congestion_rate < math.inf):
+    number = isinstance(congestion_rate, (int, float)) and not isinstance(congestion_rate, bool)
+    if not (number and 0 < congestion_rate < math.inf):
         raise KnobError(f"congestion_rate={congestion_rate!r}", expected="a number above 0", fix="the paper has 1.2")
     return float(congestion_rate)

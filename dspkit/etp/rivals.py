@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import DeploymentError, KnobError
+from ..errors import DeploymentError, KnobError, NotFoundError
+from .checks import counted, placed_in, rates_fit, some, whole
 from .graph import Graph, graph
 from .rates import Rates, inputs, rates
 from .scaling import Places
@@ -38,7 +39,8 @@ def rebalance(topology: Any, instances: Mapping[Any, int], machines: Sequence[An
     >>> rebalance([("a", "b")], {"a": 1, "b": 2}, ["m1", "m2"])
     {('a', 0): 'm1', ('b', 0): 'm2', ('b', 1): 'm1'}
     """
-    every = [(o, i) for o in graph(topology).order for i in range(instances[o])]
+    some(machines, "instances")
+    every = [(o, i) for o, k in counted(graph(topology), instances).items() for i in range(k)]
     return {instance: machines[j % len(machines)] for j, instance in enumerate(every)}
 
 
@@ -51,7 +53,10 @@ def migrate(
     """
     if order not in ORDERS:
         raise KnobError(f"order {order!r}", expected=f"one of {', '.join(ORDERS)}", fix="see etp.ORDERS")
+    if whole("instances to move", count):
+        some(machines, f"{count} instances")
     g = graph(topology)
+    placed_in(g, placement)
     left = {o: sorted(i for name, i in placement if name == o) for o in g.order}
     chosen = _linked(g, rates(measured), left, order) if order.endswith("link load") else _ranked(g, left, order)
     moved = list(chosen)[:count]
@@ -60,9 +65,10 @@ def migrate(
 
 def link_load(topology: Any, measured: Any) -> dict[Any, float]:
     """Records/s that go in and out of each operator."""
-    known = rates(measured)
+    known, g = rates(measured), graph(topology)
+    rates_fit(g, *known)
     came = inputs(known)
-    load = {o: came.get(o, 0.0) for o in graph(topology).order}
+    load = {o: came.get(o, 0.0) for o in g.order}
     for (o, _), rate in known.emit.items():
         load[o] += rate
     return load
@@ -78,6 +84,8 @@ def score(topology: Any, order: str) -> dict[Any, float]:
         return _distance(g.sinks, parents)
     if order == "centrality":
         return {o: -float(len(g.children[o]) + len(parents[o])) for o in g.order}
+    if order != "descendants":
+        raise KnobError(f"order {order!r}", expected=f"one of {', '.join(ORDERS[2:])}", fix="see etp.ORDERS")
     below: dict[Any, set[Any]] = {}
     for o in reversed(g.order):
         below[o] = set(g.children[o]).union(*(below[c] for c in g.children[o]))
@@ -88,11 +96,18 @@ def without(
     topology: Any, placement: Places, leaving: Iterable[Any], machines: Sequence[Any], *, deal: str = "all"
 ) -> dict[tuple[Any, int], Any]:
     """The placement after these machines left: everybody is dealt anew ("all"), or only who ran there ("moved")."""
-    gone = set(leaving)
+    gone, g = set(leaving), graph(topology)
+    placed_in(g, placement)
+    if deal not in ("all", "moved"):
+        raise KnobError(f"deal={deal!r}", expected="'all' or 'moved'", fix="see without")
+    if strange := gone - set(machines):
+        raise NotFoundError(
+            f"machines {sorted(map(str, strange))}", expected="some of those there are", fix="check the names"
+        )
     stay = [m for m in machines if m not in gone]
     if not stay:
         raise DeploymentError(f"all {len(machines)} machines to remove", expected="one that stays", fix="keep one")
-    order = {o: i for i, o in enumerate(graph(topology).order)}
+    order = {o: i for i, o in enumerate(g.order)}
     every = sorted(placement, key=lambda i: (order[i[0]], i[1]))
     homeless = every if deal == "all" else [i for i in every if placement[i] in gone]
     return {**placement, **{instance: stay[j % len(stay)] for j, instance in enumerate(homeless)}}

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
-from ..errors import DeploymentError
+from ..errors import DeploymentError, NotFoundError
+from .checks import counted, placed_in, some, whole
 from .graph import graph
 from .rates import congested, project, rates
 from .share import etp, machine_etp
@@ -49,10 +51,8 @@ def slots(instances: int, machines: int, new: int = 1) -> int:
     >>> slots(24, 6, 1), slots(25, 6, 2), slots(12, 4, 1)
     (4, 8, 3)
     """
-    for what, n, least in (("instances", instances, 0), ("machines", machines, 1), ("new machines", new, 0)):
-        if n < least:
-            raise DeploymentError(f"{n} {what}", expected=f"{least} or more", fix="count what runs")
-    return instances // machines * new
+    each = whole("instances", instances) // whole("machines", machines, 1)
+    return each * whole("new machines", new)
 
 
 def scale_out(
@@ -78,9 +78,12 @@ def scale_out(
     >>> [slot.operator for slot in scale_out([("a", "b")], two, {"a": 2, "b": 2}, ["m"], 2)]
     ['a', 'a']
     """
-    if count and not machines:
-        raise DeploymentError(f"{count} slots on no machine", expected="at least one new machine", fix="name it")
-    g, now, k = graph(topology), rates(measured), dict(instances)
+    if whole("slots", count):
+        some(machines, f"{count} slots")
+    g, now = graph(topology), rates(measured)
+    k = counted(g, instances)
+    if strange := [o for o in limits or () if o not in g.children]:
+        raise NotFoundError(f"a limit of {strange[0]!r}", expected="limits of operators", fix="check the name")
     most = dict.fromkeys(g.order, math.inf) | dict(limits or {})
     sources, turn, chosen = g.sources, 0, list[Slot]()
     for slot in range(count):
@@ -92,7 +95,7 @@ def scale_out(
             if per_instance and not any(now.processing.get(s) for s in g.sinks):
                 continue
             score = {o: int(100 * x + 1e-9) / k[o] for o, x in shares.items()} if per_instance else shares
-            target = max(stuck, key=score.__getitem__)  # the first of equals
+            target = max(stuck, key=lambda o: round(score[o], 9))  # the first of equals, rounding apart
         else:
             turned = [*sources[turn:], *sources[:turn]]
             target = next((o for o in turned if k[o] < most[o]), None)
@@ -113,10 +116,11 @@ def scale_in(
     Equal sums go by instances, then by name. Sums follow the placement from round to round; ETPs stay as measured.
     `machines` adds machines on which nothing runs.
     """
-    at = {o: i for i, o in enumerate(graph(topology).order)}
-    where = dict(placement)
+    g, where = graph(topology), dict(placement)
+    placed_in(g, where)
+    at = {o: i for i, o in enumerate(g.order)}
     left = list(dict.fromkeys([*(machines or ()), *where.values()]))
-    if not 0 <= count < len(left):
+    if not isinstance(count, Integral) or not 0 <= count < len(left):
         raise DeploymentError(
             f"{count} of {len(left)} machines to remove", expected=f"0 to {len(left) - 1}", fix="one machine must stay"
         )

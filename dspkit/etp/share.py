@@ -14,9 +14,11 @@ as `tree_sum`: the printed Algorithm 1, which counts a sink once for each path.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MetricError
 from .graph import Graph, graph
 from .rates import Rates, congested, inputs, rates
 
@@ -77,7 +79,9 @@ def machine_etp(placement: Mapping[tuple[Any, int], Any], shares: Mapping[Any, f
     """
     sums: dict[Any, float] = {}
     for (o, _), machine in placement.items():
-        sums[machine] = sums.get(machine, 0.0) + shares.get(o, 0.0)
+        if not shares.get(o, math.nan) >= 0:
+            raise MetricError(f"ETP {shares.get(o)!r} of {o!r}", expected="a share for each operator", fix="see etp")
+        sums[machine] = sums.get(machine, 0.0) + shares[o]
     return sums
 
 

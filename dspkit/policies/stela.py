@@ -62,6 +62,8 @@ class Stela(OnDemand):
         ]
         if len(chosen) < count:
             why["left empty"] = "every operator that would help is at its limit, or nothing comes out"
+        elif not count:
+            why["left empty"] = "there are fewer instances than machines, so that a new machine's share is none"
         return replace(now.deployment, parallelism=grown, placement=places), why
 
     def into(self, now: Situation, count: int) -> tuple[Deployment, dict[str, Any]]:

@@ -63,8 +63,10 @@ class Panel:
         changed: Callable[[Any], None],
         failed: Callable[[Exception], None],
         now: Callable[[], float] = lambda: 0.0,
+        allow: Callable[[Any], None] = lambda request: None,
     ):
-        self.thing, self._changed, self._failed, self._now = thing, changed, failed, now
+        """`allow(request)` raises if machines that are asked for cannot be had."""
+        self.thing, self._changed, self._failed, self._now, self._allow = thing, changed, failed, now, allow
         self._controls = {k.name: c for k in knobs(thing) if (c := control(k)) is not None}
         for widget in self._controls.values():
             widget.observe(self._turn, "value")
@@ -84,6 +86,7 @@ class Panel:
     def ask(self, request: Any) -> None:
         """Ask the policy for machines: what the buttons do."""
         try:
+            self._allow(request)
             self.thing = self.thing.ask(request)
         except Exception as error:
             self._failed(error)

@@ -17,6 +17,7 @@ from ..core import Backend, Policy
 from ..errors import DspkitError
 from ..frozen import FrozenMap
 from ..history import History
+from ..policies.on_demand import Request, ScaleOut
 from .controls import Panel, read
 from .run import Run
 from .settings import Settings, dials
@@ -172,7 +173,7 @@ class Explorer:
             self._enable()
 
     def _use_policy(self, policy: Policy) -> None:
-        panel = Panel(policy, self._turn, lambda error: self._fail("knobs", error), self._time)
+        panel = Panel(policy, self._turn, lambda error: self._fail("knobs", error), self._time, self._allow)
         former, self.view.knobs.children = getattr(self, "_panel", None), (panel.view,)
         self._panel = panel
         if former is not None:
@@ -183,6 +184,27 @@ class Explorer:
     def _turn(self, policy: Policy) -> None:
         self._fail("knobs", None)
         self._apply(replace(self.settings, policy=policy))
+
+    def _allow(self, request: Request) -> None:
+        """An error for machines that the application does not have: nothing is asked then, and the run goes on."""
+        have = self._machines()
+        if have is None or not isinstance(request, ScaleOut):
+            return
+        now = (self.history[-1].deployment.workers if self.running and self.history else self._now.workers) or have
+        waiting = [r for r in getattr(self.settings.policy, "requests", ()) if r.at_s >= self._time()]
+        now += sum(r.machines if isinstance(r, ScaleOut) else -r.machines for r in waiting)
+        if now + request.machines > have:
+            others = {name: make() for name, make in self._apps().items() if name != self.settings.app}
+            spare = [name for name, app in others.items() if app.workers and app.workers < len(app.plant.nodes)]
+            raise DspkitError(
+                f"{request.machines} more for {self.settings.app}, which has {have} machines and uses {now}",
+                expected=f"at most {max(0, have - now)} more",
+                fix=f"let others leave first, or choose one of {', '.join(spare)}, which start with machines to spare",
+            )
+
+    def _machines(self) -> int | None:
+        """How many machines there are in all, those in use included; None if it is not known."""
+        return len(self._now.plant.nodes)
 
     def _time(self) -> float:
         """Where the run is, in its own seconds; before it begins, the start."""

@@ -61,6 +61,9 @@ class LiveExplorer(Explorer):
             app, policy, windows=windows, window_s=self._window_s, settle=1, job=FrozenMap(self._job_settings)
         )
 
+    def _machines(self) -> None:
+        """Who runs the cluster knows; a backend that cannot do what is asked says so."""
+
     def _begin(self, run: Run) -> Backend:
         s = run.settings
         job: Backend = self._now.job(

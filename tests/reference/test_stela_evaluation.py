@@ -1,5 +1,8 @@
 """Stela's evaluation on the simulator agrees with a steady state worked out apart from it, by max-min fair shares."""
 
+from collections import Counter
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,8 @@ from dspkit import Deployment, etp, run
 from dspkit.etp import downtime_s
 from dspkit.policies.on_demand import ScaleOut
 from dspkit.reproduce.stela import ASKED, STEPS, scale_in_table, scale_out_runs, strategies, throughput
+from dspkit.reproduce.stela_rows import markdown, rows
+from dspkit.reproduce.stela_settings import cores_table, scale_in_by_cores
 from dspkit.topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE
 
 
@@ -90,6 +95,44 @@ def test_scale_in_agrees_with_the_steady_state(leaving, deal):
     for snapshot, where in ((first, app.placement), (last, places)):
         found = sum(snapshot.operators[name].processing_rate for name in app.topology.sinks)
         assert found == pytest.approx(steady(app, where), rel=0.01)
+
+
+@pytest.mark.parametrize("deal", ["all", "moved"])
+def test_no_choice_by_lot_leaves_an_operator_less_than_half_a_core(deal):
+    """At most 30 instances share a core of the four that stay, so 15 of them have half of one: 5 times cannot be."""
+    app = SCALE_IN.app()
+    for leaving in combinations(app.plant.nodes, 4):
+        places = etp.without(app.topology, app.placement, leaving, list(app.plant.nodes), deal=deal)
+        crowd = Counter(places.values())
+        for name in app.topology.order:
+            assert sum(1 / crowd[m] for (o, _), m in places.items() if o == name) >= 0.5 - 1e-9
+
+
+@pytest.mark.slow
+def test_the_setting_that_is_not_printed():
+    """Twice the instances give at most twice; machines that leave cost nothing while 30 instances fit on a core."""
+    swept = cores_table((0.2, 0.5), trials=TABLE_ONE[:3])
+    limits = {row.name: row.tasks / row.executors - 1 for row in TABLE_ONE}
+    assert all(gain <= limits[name] + 1e-3 for name, gain in zip(swept.topology, swept.own_gain, strict=True))
+    assert swept.over_default.to_numpy() == pytest.approx((1 + swept.own_gain) / (1 + swept.default_gain) - 1)
+    free, tight = scale_in_by_cores((1 / 30, 0.1), draws=6).drop(columns="cores").to_numpy()
+    assert free == pytest.approx(np.ones(4), abs=1e-6)
+    assert (tight < 0.9).all()
+
+
+@pytest.mark.slow
+def test_rows_put_the_paper_beside_ours():
+    frame = rows((1,), draws=4)
+    assert set(frame.part) == {"scale-out", "convergence", "scale-in"}
+    found = frame.set_index("what")
+    diamond = found.loc["diamond: Stela over default"]
+    assert (diamond.paper, diamond.printed) == ("+120%", 1.2)
+    assert diamond.ratio == pytest.approx((1 + diamond.ours) / 2.2)
+    five = found.loc["Stela over the worst choice by lot"]
+    assert five.ratio == pytest.approx(five.ours / 5)
+    page = markdown(frame)
+    assert all(f"| {what} |" in page for what in frame.what)
+    assert "nan" not in page
 
 
 @pytest.mark.parametrize("row", TABLE_ONE, ids=lambda row: row.name)
