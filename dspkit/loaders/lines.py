@@ -14,6 +14,7 @@ from .units import Unusable
 _CHUNK = 1 << 20
 _BLOCK = 64 << 20  # of Spark's lz4 and snappy streams: they write 32 KiB
 _ZSTD, _GZIP, _LZ4, _SNAPPY, _LZF = b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"LZ4Block", b"\x82SNAPPY\0", b"ZV"
+PACKED = (_ZSTD, _GZIP, _LZ4, _SNAPPY, _LZF)  # what packed files begin with
 _LZ4_HEAD, _SNAPPY_HEAD = struct.Struct("<8sBIII"), struct.Struct(">8sii")
 _LZ4_RAW, _LZ4_PACKED = 0x10, 0x20
 
