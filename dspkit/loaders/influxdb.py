@@ -33,9 +33,9 @@ _MOST_PARTS = 10_000
 class InfluxDB:
     """An InfluxDB at `url` (with `database` for 1.x; `bucket`, `org` and `token` for 2.x), or a file of line protocol.
 
-    `names` says what is what: DSPKIT (what `line_protocol.lines` writes), FLINK_INFLUX, or Names(...) of your own, whose
-    metrics are called "measurement.field". The rest is as for Prometheus; a file is read whole, and `precision` is that
-    of its times.
+    `names` says what is what: DSPKIT (what `line_protocol.lines` writes), FLINK_INFLUX, or Names(...) of your own with
+    metrics called "measurement.field". The rest is as for Prometheus; a file is read whole, and `precision` is that of
+    its times.
     """
 
     def __init__(

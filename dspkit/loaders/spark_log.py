@@ -67,8 +67,8 @@ class SparkEventLog:
         else:
             from ..spark.event_log import read
 
-            for line, weight in read(self._spark, self.files(), self._limits, self.problems):
-                log.take(line, "log", weight)
+            for told, weight in read(self._spark, self.files(), self._limits, self.problems):
+                log.take(told, "log", weight)
         batches = stages.of_one_query(log.batches(), self._query, self.problems)
         about = {"loader": "SparkEventLog", "source": self._path.name}
         return stages.history(batches, self._given, self._names, self._window_s, self.problems, self._limits, about)

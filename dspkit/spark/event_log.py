@@ -106,7 +106,8 @@ def _event(row: Any) -> dict[str, Any]:
 
 
 def _lines(spark: Any, files: Sequence[Path], limits: Limits) -> Any:
-    plain, packed = [], []
+    plain: list[str] = []
+    packed: list[str] = []
     for path in files:
         try:
             with path.open("rb") as file:
