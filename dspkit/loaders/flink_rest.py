@@ -186,13 +186,16 @@ class FlinkRest:
             if before.parallelism != poll.parallelism:
                 self.problems.count("rescaled between two polls", where)
                 continue
-            readings = {}
+            readings, told = {}, set()
             for v in called:
                 try:
                     readings[v] = _gauges(poll.sums[v]) | (_rates(before.sums[v], poll.sums[v], w) if w > 0 else {})
                 except Unusable as reason:
                     self.problems.count(str(reason), f"{where}: {called[v]!r:.80}")
-            yield _window(before.t, poll, readings, called)
+                    told.add(called[v])
+            made = _window(before.t, poll, readings, called)
+            made.told = told
+            yield made
 
 
 def _window(
@@ -225,6 +228,8 @@ def _rates(before: Mapping[str, float], after: Mapping[str, float], w: float) ->
             if after[name] < before[name]:
                 raise Unusable(f"{name}: counter was reset")
             found[short] = (after[name] - before[name]) * factor / w
+    if "pendingRecords" in before and "pendingRecords" in after:
+        found["growth"] = (after["pendingRecords"] - before["pendingRecords"]) / w
     return found
 
 

@@ -133,6 +133,7 @@ class Series:
                         raise Unusable("instances that are not heard")
                 except Unusable as reason:
                     self._problems.count(str(reason), where)
+                    made.told.add(operator)
                     continue
                 if reading:
                     readings[operator] = reading

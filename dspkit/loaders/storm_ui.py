@@ -155,7 +155,9 @@ class StormUI:
                     edges[start, name] = edges.get((start, name), 0.0) + rate
         told = {edge: rate for edge, rate in edges.items() if rate >= 0}
         self._limits.check("names", len(edges))
-        return up, windows.Window(up - w, up, f"uptime {up:g} s", readings, parallelism, told, rates), list(edges)
+        where = f"uptime {up:g} s"
+        made = windows.Window(up - w, up, where, readings, parallelism, told, rates, told={*parallelism} - {*readings})
+        return up, made, list(edges)
 
 
 _KINDS = (("spouts", "spoutId"), ("bolts", "boltId"))

@@ -192,6 +192,8 @@ def _windows(
             continue
         if reading:
             open_.readings[row.operator] = reading
+        else:
+            open_.told.add(row.operator)
         if row.parallelism is not None:
             open_.parallelism[row.operator] = row.parallelism
     if open_ is not None:
