@@ -34,7 +34,7 @@ from dspkit.loaders import (
     SparkRest,
     StormUI,
     Table,
-)  # fmt: skip
+)
 from dspkit.loaders.http import Server
 from dspkit.loaders.line_protocol import lines, point
 from dspkit.loaders.units import Unusable
