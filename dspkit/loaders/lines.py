@@ -1,0 +1,172 @@
+"""Files line by line, packed ones too, in little memory: Spark packs its logs as zstd, lz4 or snappy."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from .base import Limits, LoaderError, Problems
+from .units import Unusable
+
+_CHUNK = 1 << 20
+_BLOCK = 64 << 20  # of Spark's lz4 and snappy streams: they write 32 KiB
+_ZSTD, _GZIP, _LZ4, _SNAPPY, _LZF = b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"LZ4Block", b"\x82SNAPPY\0", b"ZV"
+_LZ4_HEAD, _SNAPPY_HEAD = struct.Struct("<8sBIII"), struct.Struct(">8sii")
+_LZ4_RAW, _LZ4_PACKED = 0x10, 0x20
+
+
+def read_lines(path: Path, limits: Limits, problems: Problems) -> Iterator[bytes]:
+    """The lines of a file; what is too long is dropped and counted, and so is an end that is cut off."""
+    yield from split(unpacked(path, limits, problems), path.name, limits, problems)
+
+
+def split(chunks: Iterator[bytes], name: str, limits: Limits, problems: Problems) -> Iterator[bytes]:
+    """Lines out of chunks; never more in memory than a chunk and the longest line that is allowed."""
+    kept: list[bytes] = []
+    size, number = 0, 0
+    for chunk in chunks:
+        first, *rest = chunk.split(b"\n")
+        for piece, ends in [(first, bool(rest)), *((p, i < len(rest)) for i, p in enumerate(rest, 1))]:
+            size += len(piece)
+            if size <= limits.line_bytes:
+                kept.append(piece)
+            else:
+                kept.clear()
+            if ends:
+                number += 1
+                if size > limits.line_bytes:
+                    problems.count("line too long", f"{name} line {number}: {size:,} bytes")
+                elif line := b"".join(kept).strip():
+                    yield line
+                kept, size = [], 0
+    if size > limits.line_bytes:
+        problems.count("line too long", f"{name} line {number + 1}: {size:,} bytes")
+    elif line := b"".join(kept).strip():
+        yield line
+
+
+def unpacked(path: Path, limits: Limits, problems: Problems) -> Iterator[bytes]:
+    """The content of a file in chunks; what its first bytes say decides how it is packed."""
+    try:
+        with path.open("rb") as file:
+            packed = path.stat().st_size
+            total = 0
+            for chunk in _chunks(file, path.name, problems):
+                total += len(chunk)
+                limits.check("total_bytes", total)
+                if total > _CHUNK and total > limits.expansion * max(1, packed):
+                    limits.check("expansion", total // max(1, packed))
+                yield chunk
+    except OSError as error:
+        raise LoaderError(
+            f"{path}: {error.strerror or error}", expected="a file to read", fix="check the path"
+        ) from error
+
+
+def _chunks(file: IO[bytes], name: str, problems: Problems) -> Iterator[bytes]:
+    head = file.read(8)
+    file.seek(0)
+    if head.startswith(_LZF):
+        raise LoaderError(f"{name}, packed with lzf", expected="zstd, lz4, snappy, gzip or plain", fix="pack it anew")
+    try:
+        if head == _LZ4:
+            yield from _lz4(file)
+        elif head == _SNAPPY:
+            yield from _snappy(file)
+        elif head.startswith((_ZSTD, _GZIP)):
+            yield from _stream(file, "zstd" if head.startswith(_ZSTD) else "gzip")
+        else:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except Unusable as reason:
+        problems.count("packed file that breaks off", f"{name}: {reason}")
+
+
+def _stream(file: IO[bytes], codec: str) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except (pa.ArrowException, OSError) as error:  # a log that is still written to has no end
+        raise Unusable(str(error)[:100]) from None
+
+
+def _lz4(file: IO[bytes]) -> Iterator[bytes]:
+    """Blocks as lz4-java's LZ4BlockOutputStream writes them."""
+    while head := file.read(_LZ4_HEAD.size):
+        if len(head) < _LZ4_HEAD.size:
+            raise Unusable("cut off")
+        magic, token, packed, size, _ = _LZ4_HEAD.unpack(head)
+        if magic != _LZ4 or packed > _BLOCK or size > _BLOCK or token & 0xF0 not in (_LZ4_RAW, _LZ4_PACKED):
+            raise Unusable("no lz4 block")
+        if size == 0:
+            continue  # the end of one stream; another may follow
+        data = file.read(packed)
+        yield data if token & 0xF0 == _LZ4_RAW else _block("lz4_raw", data, packed, size)
+
+
+def _snappy(file: IO[bytes]) -> Iterator[bytes]:
+    """Blocks as snappy-java's SnappyOutputStream writes them."""
+    while head := file.read(4):
+        if head == _SNAPPY[:4]:  # of this stream or another one behind it
+            file.read(_SNAPPY_HEAD.size - 4)
+            continue
+        packed = int.from_bytes(head, "big")
+        if len(head) < 4 or packed > _BLOCK:
+            raise Unusable("no snappy block")
+        data = file.read(packed)
+        size = 0
+        for i, byte in enumerate(data[:5]):
+            size |= (byte & 0x7F) << 7 * i
+            if byte < 0x80:
+                break
+        if size > _BLOCK:
+            raise Unusable("no snappy block")
+        yield _block("snappy", data, packed, size)
+
+
+def _block(codec: str, data: bytes, packed: int, size: int) -> bytes:
+    import pyarrow as pa
+
+    if len(data) < packed:
+        raise Unusable("cut off")
+    try:
+        return bytes(pa.Codec(codec).decompress(data, size, asbytes=True))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Unusable(str(error)[:100]) from None
+
+
+def parse(data: bytes | str) -> Any:
+    """JSON, or Unusable: of any depth and length, which the caller has limited."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise Unusable("not JSON") from None
+
+
+def at(value: Any, *path: str) -> Any:
+    """What JSON has at the end of a path of names, or None."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def items(value: Any) -> list[Any]:
+    """A JSON list, or none."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any, most: int = 1000) -> str:
+    """JSON text that can be a name, or Unusable: lone halves of surrogate pairs cannot be written anywhere."""
+    if not isinstance(value, str) or not value.strip() or len(value) > most:
+        raise Unusable("not a name")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unusable("not a name") from None
+    return value
