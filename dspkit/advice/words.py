@@ -1,0 +1,107 @@
+"""The advice in sentences, and the notebook's view."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from ..history import changes
+from ..report_tables import table
+from . import tables
+from .tables import share
+
+if TYPE_CHECKING:
+    from .advice import Advice
+
+_SURE, _LIKELY = 0.95, 0.8  # of redrawn recordings
+
+
+def sentences(advice: Advice) -> tuple[str, ...]:
+    said = [*_bottleneck(advice), *_policies(advice), *_choice(advice), f"This rests on {advice.evidence.sentence}"]
+    if advice.needs.blocks < 2:
+        said.append("That is not enough to say how sure it is: record five windows or more under one load.")
+    if advice.outlook.note:
+        said.append(advice.outlook.note)
+    if advice.problems:
+        dropped = "; ".join(f"{n} x {why}" for why, n in advice.problems.items())
+        said.append(f"Dropped while loading: {dropped}.")
+    return tuple(said)
+
+
+def _bottleneck(advice: Advice) -> list[str]:
+    needs = advice.needs
+    told, said = needs.bottleneck, []
+    if needs.unknown:
+        said.append(
+            f"Not known: what is needed of {', '.join(needs.unknown)}, for want of a true rate or an input rate."
+        )
+    if told is None:
+        idle = all(k.value == 0 for k in needs.demand.values())
+        return ["Nothing comes in, so nobody is the bottleneck." if idle else "The bottleneck is not known.", *said]
+    name, often = told
+    load, whole = needs.load(name), needs.whole()
+    how = "" if often is None else ", for sure" if often >= _SURE else ", likely" if often >= _LIKELY else ", perhaps"
+    drawn = "" if often is None else f" (in {often:.0%} of redrawn recordings)"
+    over = (whole.value if whole.value is not None else load.value or 0.0) >= 1
+    if needs.law == "sequential":
+        first = f"{name} takes most of the time{how}{drawn}: {share(load)}."
+        room = f"All together take {share(whole)} of the time there is." if whole.value is not None else ""
+        return [" ".join(filter(None, (first, room))), *said]
+    if over:
+        return [f"{name} is the bottleneck{how}{drawn}: it is asked for {share(load)} of what it can do.", *said]
+    among = " of those that are known" if needs.unknown else ""
+    spare = f" The job could take {1 / load.value:.2g} times this load." if load.value and not needs.unknown else ""
+    first = f"Nobody{among} is overloaded; {name} would be the first{how}{drawn}, at {share(load)} of what it can do."
+    return [first + spare, *said]
+
+
+def _policies(advice: Advice) -> list[str]:
+    told = [r for r in advice.recommendations if r.deployment is not None]
+    mute = [r.policy for r in advice.recommendations if r.deployment is None]
+    said = []
+    if told:
+        frame = advice.parallelism
+        apart = frame[frame["least"] != frame["most"]]
+        if len(told) == 1:
+            said.append(f"{told[0].policy} recommends: {told[0].says}.")
+        elif not len(apart):
+            said.append(f"All {len(told)} policies that can say recommend the same: {told[0].says}.")
+        else:
+            widest = apart.loc[(apart["most"] - apart["least"]).idxmax()]
+            agreed = "" if len(apart) == len(frame) else f" on {len(apart)} of {len(frame)} operators"
+            said.append(f"Policies disagree{agreed}, most about {widest['operator']}: {widest['who']}.")
+    if mute:
+        said.append(f"Cannot say: {', '.join(mute)} (the table has what they lack).")
+    return said
+
+
+def _choice(advice: Advice) -> list[str]:
+    if advice.choice is None:
+        return ["No recommendation is known to keep up with the load."] if advice.after else []
+    r, after = advice[advice.choice], advice.after[advice.choice]
+    assert r.deployment is not None
+    what = changes(r.now, r.deployment)
+    does = f"makes it {share(after.whole)} of what it can do"
+    target = ""
+    if advice.target_latency is not None:
+        known = "is predicted" if after.latency_s is not None else "cannot be predicted"
+        value = f" at {after.latency_s:.3g} s" if after.latency_s is not None else ""
+        target = f"; its latency {known}{value}, the target is {advice.target_latency:g} s"
+    fewest = f"Fewest instances that keep up: {r.policy}'s {r.deployment.instances}"
+    return [f"{fewest} ({what or 'what runs'}), which {does}{target}."]
+
+
+def html(advice: Advice) -> str:
+    """Sentences and tables; all that comes from data is escaped."""
+    said = "".join(f"<li>{escape(s)}</li>" for s in advice.sentences)
+    parts = [f"<ul>{said}</ul>"]
+    for title, frame in (
+        ("Operators", tables.read_operators(advice)),
+        ("Recommended instances", tables.read_parallelism(advice)),
+        ("Policies", tables.read_policies(advice)),
+    ):
+        parts.append(f"<h4>{title}</h4>{table(frame, title)}")
+    if advice.choice is not None:
+        made = advice.settings()
+        parts.append(f"<h4>What to change ({escape(advice.choice)})</h4><pre>{escape(str(made))}</pre>")
+    return "".join(parts)
