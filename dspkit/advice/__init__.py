@@ -76,7 +76,7 @@ def _read(given: Any) -> tuple[History, Mapping[str, int]]:
     """The history, and what was dropped while it was loaded."""
     if isinstance(given, History):
         dropped = given.about.get("dropped", {})
-        return given, {str(k): int(v) for k, v in dropped.items()} if isinstance(dropped, Mapping) else {}
+        return given, dropped if isinstance(dropped, Mapping) else {}
     if isinstance(given, type) or not callable(getattr(given, "history", None)):
         raise MetricError(
             repr(given)[:80], expected="a History or a loader", fix="as in advise(loaders.Table('metrics.csv', ...))"

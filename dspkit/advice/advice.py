@@ -54,6 +54,11 @@ class Advice:
         found = self.needs.bottleneck
         return found[0] if found else None
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing comes in."""
+        return all(k.value == 0 for k in self.needs.demand.values())
+
     @cached_property
     def after(self) -> Mapping[str, After]:
         """By policy, what its deployment would do at the present load."""
@@ -63,8 +68,10 @@ class Advice:
     def choice(self) -> str | None:
         """The policy with the fewest instances of those that keep up, for sure if any does, and meet the target.
 
-        A latency that is not known rules nobody out.
+        A latency that is not known rules nobody out; of an idle job there is no choice.
         """
+        if self.idle:
+            return None
         ranked = []
         for r in self.recommendations:
             after = self.after.get(r.policy)
@@ -111,6 +118,11 @@ class Advice:
     def sentences(self) -> tuple[str, ...]:
         """The answer: the bottleneck, what policies say, what to take, and how far all that carries."""
         return words.sentences(self)
+
+    @property
+    def told(self) -> str:
+        """What policies say, in a sentence."""
+        return words.policies(self)[0]
 
     @cached_property
     def figures(self) -> tuple[Plot, Plot]:

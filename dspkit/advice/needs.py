@@ -37,8 +37,26 @@ class Known(NamedTuple):
     def said(self) -> str:
         if self.value is None:
             return "unknown"
-        between = "" if self.low is None else f" ({self.low:,.4g} to {self.high:,.4g})"
-        return f"{self.value:,.4g}{between}"
+        between = "" if self.low is None or self.high is None else f" ({short(self.low)} to {short(self.high)})"
+        return f"{short(self.value)}{between}"
+
+
+def seconds(value: float) -> str:
+    """A time with its unit.
+
+    >>> seconds(0.0123), seconds(2.5)
+    ('12.3 ms', '2.5 s')
+    """
+    return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+
+
+def short(value: float) -> str:
+    """Four digits, or all before the point.
+
+    >>> short(0.12345), short(120345.6)
+    ('0.1235', '120,346')
+    """
+    return f"{value:,.4g}" if value < 9999.5 else f"{value:,.0f}"
 
 
 @dataclass(frozen=True)

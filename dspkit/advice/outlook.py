@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ..core import Deployment, Snapshot
 from ..errors import DspkitError
@@ -12,7 +12,7 @@ from ..history import History
 from ..plant import Plant, fit_live
 from ..simulator import Simulator
 from ..workload import Constant
-from .needs import Known, Needs
+from .needs import Known, Needs, seconds
 
 MOST_WINDOWS = 300  # that a plant is fitted to: the last ones
 _WINDOW_S, _PLAYED = 30.0, 4  # of the simulated run; its last window counts
@@ -41,7 +41,6 @@ class Outlook:
     plant: Plant | None = None
     believed: bool = False  # whether the plant's latency is that of the job as it runs, or could not be compared
     note: str = ""
-    scaled: Mapping[str, tuple[int, ...]] = field(default_factory=FrozenMap)  # parallelisms seen, by operator
 
     def after(self, deployment: Deployment) -> After:
         """The job under this deployment."""
@@ -52,9 +51,6 @@ class Outlook:
         ceilings = self._ceilings()
         keeps = None if whole.value is None else whole.value < 1 and not ceilings
         notes = [f"{n} calls something that takes {c:,.4g} calls/s, whatever runs" for n, c in ceilings.items()]
-        grown = [n for n in now if k[n] > max(self.scaled.get(n, (now[n],))) and speed[n] == 1]
-        if grown:
-            notes.append(f"{', '.join(grown)}: more instances than ever seen, taken to do as much each")
         return After(FrozenMap(loads), whole, keeps, self._latency(deployment) if keeps else None, tuple(notes))
 
     def _speed(self, name: str, now: int, then: int) -> float:
@@ -88,11 +84,7 @@ class Outlook:
 def outlook(history: History, needs: Needs, seen: Snapshot) -> Outlook:
     """Fits a plant, and holds its latency against the one that was measured, where there is one."""
     ran = history[-MOST_WINDOWS:]
-    scaled = {
-        n: tuple(sorted({s.snapshot.operators[n].parallelism for s in ran if n in s.snapshot.operators}))
-        for n in history.topology.order
-    }
-    made = Outlook(needs, history, seen, scaled=FrozenMap(scaled))
+    made = Outlook(needs, history, seen)
     try:
         plant = fit_live(ran)
     except DspkitError as error:
@@ -104,9 +96,11 @@ def outlook(history: History, needs: Needs, seen: Snapshot) -> Outlook:
     if whole is None or not whole < 1:
         note = "Latencies are those of a plant fitted to this run; as the job is behind now, they could not be checked."
         return replace(made, note=note)
-    own, measured = made._latency(seen.deployment), f"{seen.latency.mean:.3g} s were measured"
+    own, measured = made._latency(seen.deployment), f"{seconds(seen.latency.mean)} were measured"
     if own is None or not 1 / _OFF < own / seen.latency.mean < _OFF:
-        said = "none" if own is None else f"{own:.3g} s"
+        said = "none" if own is None else seconds(own)
         note = f"No latency is predicted: the fitted plant has {said} now, where {measured}."
         return replace(made, believed=False, note=note)
-    return replace(made, note=f"Latencies are those of a plant fitted to this run: {own:.3g} s now, where {measured}.")
+    return replace(
+        made, note=f"Latencies are those of a plant fitted to this run: {seconds(own)} now, where {measured}."
+    )

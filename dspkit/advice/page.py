@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +33,7 @@ def write(advice: Advice, path: str | Path | None, *, title: str, overwrite: boo
         Section("", table=tables.read_parallelism(advice)),
         Section("Why", "Each policy's own reasons.", table=tables.read_reasons(advice)),
     ]
-    for r in advice.recommendations:
-        if r.deployment is not None and r.deployment != r.now:
-            made = advice.settings(r.policy)
-            first = "What to change" if r.policy == _first(advice) else ""
-            sections.append(Section(first, f"{r.policy}: {r.says}.", code=str(made)))
+    sections += _settings(advice)
     if advice.problems:
         dropped = pd.DataFrame(list(advice.problems.items()), columns=["dropped while loading", "times"])
         sections.append(Section("What was dropped", table=dropped))
@@ -52,8 +49,16 @@ def write(advice: Advice, path: str | Path | None, *, title: str, overwrite: boo
     )  # fmt: skip
 
 
-def _first(advice: Advice) -> str | None:
-    return next((r.policy for r in advice.recommendations if r.deployment is not None and r.deployment != r.now), None)
+def _settings(advice: Advice) -> list[Section]:
+    """What to change, open for the choice and folded for the others."""
+    made: list[Section] = []
+    changing = [r for r in advice.recommendations if r.deployment is not None and r.deployment != r.now]
+    for r in sorted(changing, key=lambda r: r.policy != advice.choice):
+        text, said = str(advice.settings(r.policy)), f"{r.policy}: {r.says}."
+        title, chosen = "" if made else "What to change", r.policy == advice.choice
+        shown = f"<pre>{escape(text)}</pre>" if chosen else ""
+        made.append(Section(title, said, html=shown, code="" if chosen else text))
+    return made
 
 
 def _keys(reference: object) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ class Settings:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join([self.code, *(f"# {note}" for note in self.notes)])
+        """The code, and the notes as comments; a name with a line break in it must not leave its comment."""
+        return "\n".join([self.code, *(f"# {' '.join(note.splitlines())}" for note in self.notes)])
 
 
 def engine_of(history: History, engine: str | None = None) -> str:

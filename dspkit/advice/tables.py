@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import etp
 from ..history import why_text
-from .needs import Known
+from .needs import Known, seconds, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ def operators(advice: Advice) -> pd.DataFrame:
         )  # fmt: skip
     whole = {"operator": object, "instances": int, "bottleneck": bool, "windows": int}
     frame = pd.DataFrame(rows)
-    return frame.astype({c: whole.get(c, float) for c in frame})
+    return frame.astype({c: whole.get(str(c), float) for c in frame})
 
 
 def parallelism(advice: Advice) -> pd.DataFrame:
@@ -130,7 +130,7 @@ def read_policies(advice: Advice) -> pd.DataFrame:
                 "instances": str(r.deployment.instances) if r.deployment else "",
                 "load afterwards": share(after.whole) if after else "",
                 "keeps up": {None: "", True: "yes", False: "no"}[after.keeps_up if after else None],
-                "latency": f"{after.latency_s:.3g} s" if after and after.latency_s is not None else "",
+                "latency": seconds(after.latency_s) if after and after.latency_s is not None else "",
                 "same in parts": _percent(r.agree) if r.agree is not None else "",
                 "note": "; ".join([*filter(None, [r.note]), *(after.notes if after else ())]),
             }
@@ -172,4 +172,4 @@ def _percent(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "unknown" if value is None or value != value else f"{value:,.4g}" if value < 9999.5 else f"{value:,.0f}"
+    return "unknown" if value is None or value != value else short(value)

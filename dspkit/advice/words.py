@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..history import changes
 from ..report_tables import table
 from . import tables
+from .needs import seconds
 from .tables import share
 
 if TYPE_CHECKING:
@@ -17,15 +18,29 @@ _SURE, _LIKELY = 0.95, 0.8  # of redrawn recordings
 
 
 def sentences(advice: Advice) -> tuple[str, ...]:
-    said = [*_bottleneck(advice), *_policies(advice), *_choice(advice), f"This rests on {advice.evidence.sentence}"]
+    said = [*_bottleneck(advice), *policies(advice), *_choice(advice), f"This rests on {advice.evidence.sentence}"]
     if advice.needs.blocks < 2:
         said.append("That is not enough to say how sure it is: record five windows or more under one load.")
+    if once := _seen_once(advice):
+        said.append(f"{once} ran at one parallelism only: more instances are taken to do as much each as these did.")
     if advice.outlook.note:
         said.append(advice.outlook.note)
     if advice.problems:
         dropped = "; ".join(f"{n} x {why}" for why, n in advice.problems.items())
         said.append(f"Dropped while loading: {dropped}.")
     return tuple(said)
+
+
+def _seen_once(advice: Advice) -> str:
+    """Operators of which nothing shows how they scale."""
+    if not any(r.deployment and r.deployment.parallelism != r.now.parallelism for r in advice.recommendations):
+        return ""
+    ran: dict[str, set[int]] = {n: set() for n in advice.history.topology.order}
+    for step in advice.history:
+        for name, m in step.snapshot.operators.items():
+            ran[name].add(m.parallelism)
+    once = [n for n, k in ran.items() if len(k) == 1]
+    return "All operators" if len(once) == len(ran) > 1 else ", ".join(once)
 
 
 def _bottleneck(advice: Advice) -> list[str]:
@@ -36,8 +51,10 @@ def _bottleneck(advice: Advice) -> list[str]:
             f"Not known: what is needed of {', '.join(needs.unknown)}, for want of a true rate or an input rate."
         )
     if told is None:
-        idle = all(k.value == 0 for k in needs.demand.values())
-        return ["Nothing comes in, so nobody is the bottleneck." if idle else "The bottleneck is not known.", *said]
+        return [
+            "Nothing comes in, so nobody is the bottleneck." if advice.idle else "The bottleneck is not known.",
+            *said,
+        ]
     name, often = told
     load, whole = needs.load(name), needs.whole()
     how = "" if often is None else ", for sure" if often >= _SURE else ", likely" if often >= _LIKELY else ", perhaps"
@@ -55,10 +72,11 @@ def _bottleneck(advice: Advice) -> list[str]:
     return [first + spare, *said]
 
 
-def _policies(advice: Advice) -> list[str]:
+def policies(advice: Advice) -> list[str]:
+    """Whether they agree, and who cannot say."""
     told = [r for r in advice.recommendations if r.deployment is not None]
     mute = [r.policy for r in advice.recommendations if r.deployment is None]
-    said = []
+    said = [] if told else ["No policy could say."]
     if told:
         frame = advice.parallelism
         apart = frame[frame["least"] != frame["most"]]
@@ -76,6 +94,8 @@ def _policies(advice: Advice) -> list[str]:
 
 
 def _choice(advice: Advice) -> list[str]:
+    if advice.idle:
+        return ["What policies say of an idle job is the least they know: record it at work."]
     if advice.choice is None:
         return ["No recommendation is known to keep up with the load."] if advice.after else []
     r, after = advice[advice.choice], advice.after[advice.choice]
@@ -85,8 +105,8 @@ def _choice(advice: Advice) -> list[str]:
     target = ""
     if advice.target_latency is not None:
         known = "is predicted" if after.latency_s is not None else "cannot be predicted"
-        value = f" at {after.latency_s:.3g} s" if after.latency_s is not None else ""
-        target = f"; its latency {known}{value}, the target is {advice.target_latency:g} s"
+        value = f" at {seconds(after.latency_s)}" if after.latency_s is not None else ""
+        target = f"; its latency {known}{value}, the target is {seconds(advice.target_latency)}"
     fewest = f"Fewest instances that keep up: {r.policy}'s {r.deployment.instances}"
     return [f"{fewest} ({what or 'what runs'}), which {does}{target}."]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..advice import Advice
 
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "star", "hexagon", "triangle-down", "pentagon")
-_ROW_PX = 58
+_ROW_PX = 64
 
 
 def loads(advice: Advice, *, title: str = "") -> Plot:
@@ -67,7 +67,7 @@ def recommended(advice: Advice, *, title: str = "") -> Plot:
          "marker": {"symbol": "line-ns", "size": 34, "line": {"width": 3, "color": "#444444"}}}
     )  # fmt: skip
     for j, (policy, k) in enumerate(told):
-        off = 0.5 * (j + 0.5) / len(told) - 0.25  # one above the other, where they agree
+        off = 0.7 * (j + 0.5) / len(told) - 0.35  # one above the other, where they agree
         marker: dict[str, Any] = {"symbol": SYMBOLS[j % len(SYMBOLS)], "size": 9, "color": PALETTE[j % len(PALETTE)]}
         traces.append(
             {"type": "scatter", "mode": "markers", "name": escape(policy), "marker": marker,
@@ -76,12 +76,7 @@ def recommended(advice: Advice, *, title: str = "") -> Plot:
         )  # fmt: skip
     layout = _rows(advice, [escape(n) for n in order])
     layout["xaxis"] = axis("instances", rangemode="tozero", tickformat="d")
-    frame = advice.parallelism
-    apart = frame[frame["least"] != frame["most"]] if told else frame[:0]
-    said = "; ".join(f"{row.operator}: {row.who}" for row in apart.itertuples())
-    same = "All policies that can say recommend the same." if told else "No policy could say."
-    summary = f"Policies disagree about {said}." if said else same
-    return plot(traces, layout, summary, height=130 + _ROW_PX * len(order), title=title)
+    return plot(traces, layout, advice.told, height=130 + _ROW_PX * len(order), title=title)
 
 
 def _rows(advice: Advice, labels: list[str]) -> Spec:
