@@ -82,7 +82,9 @@ def _level(windows: Sequence[Snapshot]) -> list[Snapshot]:
     start = len(rates)
     while start and abs(median(rates[max(0, start - _SMOOTH) : start]) - last) <= NEAR * last:
         start -= 1
-    # a median stays near for half its windows after the load moved: those go as well
+    # a median takes half its windows to follow: what it took too many or too few of is told by single ones
+    while start and abs(rates[start - 1] - last) <= NEAR * last:
+        start -= 1
     while start < len(rates) - 1 and abs(rates[start] - last) > NEAR * last:
         start += 1
     return list(windows[min(start, len(rates) - 1) :])

@@ -184,5 +184,6 @@ def _instant(windows: Sequence[Snapshot], name: str) -> bool:
 
 def _over(above: Array, below: Array) -> Array:
     """The quotient; NaN where nothing is below."""
-    found: Array = np.divide(above, below, out=np.full(len(above), math.nan), where=below > 0)
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond all floats is as unknown as nothing
+        found: Array = np.divide(above, below, out=np.full(len(above), math.nan), where=below > 0)
     return found

@@ -75,7 +75,7 @@ class Outlook:
         try:
             with Simulator(self.history.topology, self.plant, load, deployment=alone, window_s=_WINDOW_S) as backend:
                 seen = [backend.observe() for _ in range(_PLAYED)][-1]
-        except DspkitError:
+        except (ValueError, ArithmeticError):  # DspkitError among them
             return None
         works = seen.throughput > _MOST_LOST * self.seen.source_rate
         return seen.latency.mean if seen.latency and works else None
@@ -89,6 +89,8 @@ def outlook(history: History, needs: Needs, seen: Snapshot) -> Outlook:
         plant = fit_live(ran)
     except DspkitError as error:
         return replace(made, note=f"No latency is predicted: {error}.")
+    except (ValueError, ArithmeticError):  # numbers so far apart that least squares cannot carry them
+        return replace(made, note="No latency is predicted: no plant makes such rates.")
     made = replace(made, plant=plant, believed=True)
     whole = needs.whole().value
     if seen.latency is None:

@@ -47,9 +47,8 @@ def _bottleneck(advice: Advice) -> list[str]:
     needs = advice.needs
     told, said = needs.bottleneck, []
     if needs.unknown:
-        said.append(
-            f"Not known: what is needed of {', '.join(needs.unknown)}, for want of a true rate or an input rate."
-        )
+        missing = ", ".join(needs.unknown)
+        said.append(f"Not known: how many {missing} would need, for want of a true rate or of what reaches it.")
     if told is None:
         return [
             "Nothing comes in, so nobody is the bottleneck." if advice.idle else "The bottleneck is not known.",
