@@ -1,6 +1,7 @@
 """Advice on jobs whose truth is known: the plant says what is needed, and a simulated run what comes of it."""
 
 import math
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -313,7 +314,9 @@ def test_any_recording_is_answered_or_refused_in_words(history):
 class Loader:
     """As the loaders are: an object with .history() and .problems."""
 
-    problems = {"clock stepped back": 2}
+    @property
+    def problems(self):
+        return {"clock stepped back": 2}
 
     def history(self):
         return _history([_snapshot(i, BUSY, 700.0) for i in range(12)], loader="FlinkRest", source="job")
@@ -350,13 +353,11 @@ def test_names_from_data_run_nowhere(tmp_path):
     for engine in ("flink", "spark", "storm", "dspkit"):
         advice = advise(history, policies=["ds2"], engine=engine)
         assert HOSTILE not in advice._repr_html_()
-        assert all(line.startswith("#") or i == 0 for i, line in enumerate(str(advice.settings()).splitlines())
-                   if line.startswith("reboot"))  # fmt: skip
+        if engine != "storm":  # where it stands within quotes
+            assert not any(line.startswith("reboot") for line in str(advice.settings()).splitlines())
         page = advice.report(tmp_path / f"{engine}.html").read_text("utf-8")
         assert HOSTILE not in page
     storm = advise(history, policies=["ds2"], engine="storm").settings().code
-    import shlex
-
     assert shlex.split(storm) == ["storm", "rebalance", "TOPOLOGY", "-e", f"{evil}=3"]
 
 
