@@ -118,6 +118,13 @@ def broken(batches: Iterator[Any]) -> Iterator[Any]:
     yield from ()
 
 
+def single(batches: Iterator[Any]) -> Iterator[Any]:
+    """Each record in a frame of its own, so that Spark's rows are records from here on."""
+    for batch in batches:
+        for i in range(batch.num_rows):
+            yield batch.slice(i, 1)
+
+
 def swallow(batches: Iterator[Any]) -> Iterator[Any]:
     for _ in batches:
         pass

@@ -12,8 +12,10 @@ from .base import Limits, LoaderError, Problems
 from .units import Unusable
 
 _CHUNK = 1 << 20
+_PIECE = 1 << 16  # of a packed stream: where it breaks off, no more than this is lost
 _BLOCK = 64 << 20  # of Spark's lz4 and snappy streams: they write 32 KiB
 _ZSTD, _GZIP, _LZ4, _SNAPPY, _LZF = b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"LZ4Block", b"\x82SNAPPY\0", b"ZV"
+PACKED = (_ZSTD, _GZIP, _LZ4, _SNAPPY, _LZF)  # what packed files begin with
 _LZ4_HEAD, _SNAPPY_HEAD = struct.Struct("<8sBIII"), struct.Struct(">8sii")
 _LZ4_RAW, _LZ4_PACKED = 0x10, 0x20
 
@@ -25,26 +27,31 @@ def read_lines(path: Path, limits: Limits, problems: Problems) -> Iterator[bytes
 
 def split(chunks: Iterator[bytes], name: str, limits: Limits, problems: Problems) -> Iterator[bytes]:
     """Lines out of chunks; never more in memory than a chunk and the longest line that is allowed."""
-    kept: list[bytes] = []
-    size, number = 0, 0
+    kept: list[bytes] = []  # pieces of the line whose end has not come
+    size, number = 0, 1
+
+    def ended(piece: bytes, length: int) -> bytes:
+        if length > limits.line_bytes:
+            problems.count("line too long", f"{name} line {number}: {length:,} bytes")
+            return b""
+        return piece.strip()
+
     for chunk in chunks:
         first, *rest = chunk.split(b"\n")
-        for piece, ends in [(first, bool(rest)), *((p, i < len(rest)) for i, p in enumerate(rest, 1))]:
-            size += len(piece)
-            if size <= limits.line_bytes:
-                kept.append(piece)
-            else:
-                kept.clear()
-            if ends:
-                number += 1
-                if size > limits.line_bytes:
-                    problems.count("line too long", f"{name} line {number}: {size:,} bytes")
-                elif line := b"".join(kept).strip():
-                    yield line
-                kept, size = [], 0
-    if size > limits.line_bytes:
-        problems.count("line too long", f"{name} line {number + 1}: {size:,} bytes")
-    elif line := b"".join(kept).strip():
+        for piece in rest:  # each of them begins after an end
+            size += len(first)
+            if size and (line := ended(b"".join((*kept, first)), size)):
+                yield line
+            number += 1
+            first, size = piece, 0
+            if kept:
+                kept = []
+        size += len(first)
+        if size <= limits.line_bytes:
+            kept.append(first)
+        else:
+            kept = []
+    if line := ended(b"".join(kept), size):
         yield line
 
 
@@ -90,7 +97,7 @@ def _stream(file: IO[bytes], codec: str) -> Iterator[bytes]:
 
     try:
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
-            while chunk := stream.read(_CHUNK):
+            while chunk := stream.read(_PIECE):
                 yield chunk
     except (pa.ArrowException, OSError) as error:  # a log that is still written to has no end
         raise Unusable(str(error)[:100]) from None

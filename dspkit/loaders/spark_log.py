@@ -29,7 +29,6 @@ EVENTS = (  # what is read; the rest of a log is passed by unopened
     "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent",
 )
 _EVENT = re.compile(rb'\{\s*"Event"\s*:\s*"([^"\\]{1,200})"')
-_WANTED = frozenset(event.encode() for event in EVENTS)
 _PART = re.compile(r"events_(\d{1,18})_.*?(\.compact)?")
 
 
@@ -68,8 +67,8 @@ class SparkEventLog:
         else:
             from ..spark.event_log import read
 
-            for line, weight in read(self._spark, self.files(), self._limits, self.problems):
-                log.take(line, "log", weight)
+            for told, weight in read(self._spark, self.files(), self._limits, self.problems):
+                log.take(told, "log", weight)
         batches = stages.of_one_query(log.batches(), self._query, self.problems)
         about = {"loader": "SparkEventLog", "source": self._path.name}
         return stages.history(batches, self._given, self._names, self._window_s, self.problems, self._limits, about)
@@ -93,11 +92,17 @@ class SparkEventLog:
     def _lines(self) -> Iterator[tuple[str, bytes]]:
         for path in self.files():
             for i, line in enumerate(read_lines(path, self._limits, self.problems), 1):
-                event = _EVENT.match(line[:300])
+                event = event_of(line)
                 if event is None:
                     self.problems.count("not an event", f"{path.name} line {i}")
-                elif event[1] in _WANTED:
+                elif event in EVENTS:
                     yield f"{path.name} line {i}", line
+
+
+def event_of(line: bytes) -> str | None:
+    """The name of a line's event, without reading the rest."""
+    found = _EVENT.match(line[:300])
+    return found[1].decode(errors="replace") if found else None
 
 
 class Log:

@@ -98,7 +98,8 @@ class SparkProgress:
                 window.readings, window.parallelism = {self._name: reading}, {self._name: self._k}
                 window.latency = latency([p["lasted"]], [p["rows"]])
             yield window
-            before = p
+            if before is None or window.end > before["began"] + before["lasted"]:
+                before = p
 
 
 def _read(line: Any, limits: Limits) -> Any:

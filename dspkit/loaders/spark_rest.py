@@ -62,7 +62,7 @@ class SparkRest:
     def _answers(self) -> tuple[Any, Any]:
         if not is_url(self._url):
             folder = Path(self._url)
-            return tuple(read_json(folder / f"{name}.json", self._limits) for name in ("jobs", "stages"))  # type: ignore[return-value]
+            return read_json(folder / "jobs.json", self._limits), read_json(folder / "stages.json", self._limits)
         server = Server(str(self._url), self._limits, self._headers)
         there = [name for app in items(server.json("/api/v1/applications")) if isinstance(name := at(app, "id"), str)]
         if self._app is None and len(there) != 1:

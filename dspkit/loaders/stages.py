@@ -10,7 +10,7 @@ A stage of a micro-batch is an operator, its tasks are the operator's instances.
 | k | tasks | number of tasks |
 | w | seconds from the end of the batch before to the end of this one | |
 
-$$\\text{true rate} = \\frac{R}{T - W}, \\quad \\text{utilisation} = \\frac{T - W}{w k}, \\quad \\text{rate} = \\frac{R}{w}$$
+$$\\text{true rate} = R / (T - W), \\quad \\text{utilisation} = (T - W) / (w k), \\quad \\text{rate} = R / w$$
 
 Executor run time counts what a task does from its start on its executor to its end: reading, computing (Python too),
 writing shuffle files, collecting garbage. It has no scheduling and no unpacking of the task. A source that waits for

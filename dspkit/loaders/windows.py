@@ -35,7 +35,7 @@ class Window:
     """What was read between `start` and `end` (seconds on one clock), in dspkit's units.
 
     Beside the quantities of `units.QUANTITIES`, readings may have "busy" and "held": seconds/s that all instances
-    together were busy, or held back.
+    together were busy, or held back, and "growth": records/s by which the backlog grew.
     """
 
     start: float
@@ -46,7 +46,7 @@ class Window:
     edges: Mapping[Edge, float] = field(default_factory=dict)
     source_rates: Mapping[str, float] = field(default_factory=dict)  # of sources that are not among the readings
     latency: Latency | None = None
-    lag: float | None = None
+    told: set[str] = field(default_factory=set)  # operators whose absence was counted already
 
 
 def history(
@@ -140,7 +140,8 @@ def _snapshot(
             problems.count("unknown operator", f"{window.where}: {name!r}")
     for name in topology.order:
         if name not in window.readings:
-            problems.count("operator without readings", f"{window.where}: {name!r}")
+            if name not in window.told:
+                problems.count("operator without readings", f"{window.where}: {name!r}")
             continue
         grown = window.readings[name].get("backlog", 0.0) - backlogs.get(name, 0.0) if name in backlogs else 0.0
         try:
@@ -173,7 +174,7 @@ def _snapshot(
         throughput=sum(ended.values()),
         latency=window.latency,
         event_latency=None,
-        lag=sum(operators[n].backlog for n in topology.sources if n in operators) if window.lag is None else window.lag,
+        lag=sum(operators[n].backlog for n in topology.sources if n in operators),
         edge_rates=edges,
         law=law,
     )
@@ -206,7 +207,7 @@ def _complete(topology: Topology, name: str, reading: Mapping[str, float], k: in
         raise Unusable("processed more than its instances can")
     if done > 0 and found["utilisation"] == 0:
         raise Unusable("processed without any busy time")
-    found.setdefault("input_rate", max(0.0, done + growth))
+    found.setdefault("input_rate", max(0.0, done + found.get("growth", growth)))
     return found
 
 

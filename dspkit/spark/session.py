@@ -125,7 +125,7 @@ def running() -> Any:
 
 def copy(spark: Any) -> Any:
     """A session for one job: settings of its own, in the same Spark."""
-    _workers(spark)
+    find_modules(spark)
     own = spark.newSession()
     for name, value in _SQL.items():
         own.conf.set(name, value)
@@ -231,7 +231,7 @@ def _fitting(spark: Any, mode: str) -> Any:
     return spark
 
 
-def _workers(spark: Any) -> None:
+def find_modules(spark: Any) -> None:
     """Workers find the modules that this process finds: dspkit's and the user's."""
     folders = [str(Path(__file__).parents[2]), *(p or os.getcwd() for p in sys.path)]
     spark.sparkContext.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(folders))

@@ -1,0 +1,204 @@
+"""InfluxDB: line protocol in files, InfluxQL over HTTP (1.x), Flux over HTTP (2.x)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ..core import Topology
+from ..history import History
+from . import windows
+from .base import LIMITS, Limits, LoaderError, Problems
+from .given import Given, given_parallelism, given_topology
+from .http import Server, is_url
+from .line_protocol import point
+from .lines import at, items, parse, read_lines
+from .names import DSPKIT, Names
+from .prometheus import span
+from .series import Series
+from .spark_progress import instant
+from .units import Unusable
+
+_PRECISIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_PART_S = 3600.0  # asked for at once
+_MOST_PARTS = 10_000
+
+
+class InfluxDB:
+    """An InfluxDB at `url` (with `database` for 1.x; `bucket`, `org` and `token` for 2.x), or a file of line protocol.
+
+    `names` says what is what: DSPKIT (what `line_protocol.lines` writes), FLINK_INFLUX, or Names(...) of your own with
+    metrics called "measurement.field". The rest is as for Prometheus; a file is read whole, and `precision` is that of
+    its times.
+    """
+
+    def __init__(
+        self,
+        url: str | Path,
+        names: Names = DSPKIT,
+        *,
+        database: str | None = None,
+        bucket: str | None = None,
+        org: str | None = None,
+        token: str | None = None,
+        topology: Topology | Sequence[str] | None = None,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        window_s: float = 60.0,
+        precision: str = "ns",
+        parallelism: int | Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+        rename: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        strict: bool = False,
+        limits: Limits = LIMITS,
+    ):
+        self.problems = Problems(strict=strict)
+        if not isinstance(names, Names) or any(
+            not all(name.rpartition(".")[::2]) or name.strip() != name for name in names.metrics
+        ):
+            raise LoaderError(f"names={names!r:.200}", expected='Names of "measurement.field"', fix="see DSPKIT")
+        if precision not in _PRECISIONS:
+            raise LoaderError(f"precision={precision!r}", expected=", ".join(_PRECISIONS), fix="ns is the usual one")
+        if is_url(url) and (database is None) == (bucket is None):
+            raise LoaderError("no database, no bucket", expected="database= (1.x), or bucket= (2.x)", fix="pass one")
+        self._url, self._names, self._window_s = url, names, window_s
+        self._database, self._bucket, self._org = database, bucket, org
+        self._given = Given(given_topology(topology), given_parallelism(parallelism))
+        self._start, self._end = span(start_s, end_s)
+        self._factor, self._labels, self._rename = _PRECISIONS[precision], labels, rename
+        self._headers = {**({"Authorization": f"Token {token}"} if token else {}), **(headers or {})}
+        self._strict, self._limits = strict, limits
+
+    def history(self) -> History:
+        """Read the points, and make windows of them."""
+        self.problems = Problems(strict=self._strict)
+        series = Series(
+            self._names, self._window_s, self.problems, self._limits, rename=self._rename, labels=self._labels
+        )
+        if not is_url(self._url):
+            self._file(series, Path(self._url))
+        else:
+            self._ask(series)
+        topology = self._given.topology_for(series.operators)
+        parallelism = self._given.parallelism_for(topology)
+        about = {"loader": "InfluxDB", "source": Path(self._url).name if not is_url(self._url) else str(self._url)}
+        return windows.history(topology, series.windows(parallelism), self.problems, self._limits, about)
+
+    def _file(self, series: Series, path: Path) -> None:
+        for count, line in enumerate(read_lines(path, self._limits, self.problems), 1):
+            if line.startswith(b"#"):
+                continue
+            try:
+                measurement, tags, fields, stamp = point(line)
+            except Unusable as reason:
+                self.problems.count(str(reason), f"{path.name} line {count}")
+                continue
+            t = stamp * self._factor
+            if (self._start is not None and t <= self._start - self._window_s) or (
+                self._end is not None and t > self._end
+            ):
+                continue
+            for name, value in fields.items():
+                if (metric := f"{measurement}.{name}") in self._names.units:
+                    series.take(metric, None, tags, [(t, value)], words=False)
+
+    def _ask(self, series: Series) -> None:
+        server = Server(str(self._url), self._limits, self._headers)
+        end = time.time() if self._end is None else self._end
+        start = (end - 3600.0 if self._start is None else self._start) - self._window_s
+        if (end - start) / _PART_S > _MOST_PARTS:
+            raise LoaderError(f"{end - start:.0f} s", expected=f"{_PART_S * _MOST_PARTS:.0f} s at most", fix="ask less")
+        wanted = sorted(name.rpartition(".")[::2] for name in self._names.units)
+        while start < end:
+            part = min(_PART_S, end - start)
+            for measurement, pairs in groupby(wanted, key=lambda pair: pair[0]):
+                fields = [name for _, name in pairs]
+                ask = self._influxql if self._database is not None else self._flux
+                for name, tags, samples in ask(server, measurement, fields, start, start + part):
+                    if (metric := f"{measurement}.{name}") in self._names.units:
+                        series.take(metric, None, tags, samples, words=False)
+            start += part
+
+    def _influxql(
+        self, server: Server, measurement: str, fields: list[str], start: float, end: float
+    ) -> Iterator[tuple[str, dict[str, Any], list[Any]]]:
+        chosen = ", ".join(map(_quoted, fields))
+        ask = (
+            f"SELECT {chosen} FROM {_quoted(measurement)} "
+            f"WHERE time > {round(start * 1e9)} AND time <= {round(end * 1e9)} GROUP BY *"
+        )
+        answer = server.json("/query", {"db": self._database, "q": ask, "epoch": "us"})
+        for result in items(at(answer, "results")):
+            if (error := at(result, "error")) is not None:
+                raise LoaderError(f"the answer {error!r:.200}", expected="a result", fix="check database and names")
+            for one in items(at(result, "series")):
+                columns, tags = items(at(one, "columns")), at(one, "tags")
+                rows = [row for row in items(at(one, "values")) if isinstance(row, list) and len(row) == len(columns)]
+                for i, column in enumerate(columns[1:], 1):
+                    samples = [(_scaled(row[0], 1e-6), row[i]) for row in rows if row[i] is not None]
+                    if samples:
+                        yield str(column), tags if isinstance(tags, dict) else {}, samples
+
+    def _flux(
+        self, server: Server, measurement: str, fields: list[str], start: float, end: float
+    ) -> Iterator[tuple[str, dict[str, Any], list[Any]]]:
+        chosen = " or ".join(f"r._field == {_flux_text(name)}" for name in fields)
+        ask = (
+            f"from(bucket: {_flux_text(str(self._bucket))}) "
+            f"|> range(start: time(v: {round(start * 1e9) + 1}), stop: time(v: {round(end * 1e9) + 1})) "
+            f"|> filter(fn: (r) => r._measurement == {_flux_text(measurement)} and ({chosen}))"
+        )
+        headers = {"Content-Type": "application/vnd.flux", "Accept": "application/csv"}
+        query = {"org": self._org} if self._org is not None else None
+        answer = server.answer("/api/v2/query", query, ask.encode(), headers)
+        for row in _tables(answer):
+            tags = {name: value for name, value in row.items() if name and not name.startswith("_")}
+            try:
+                sample = (instant(_micros(row.get("_time", ""))), parse(row.get("_value", "")))
+            except Unusable as reason:
+                self.problems.count(f"a row of Flux: {reason}", f"{row!r:.100}")
+                continue
+            yield row.get("_field", ""), tags, [sample]
+
+
+def _tables(answer: bytes) -> Iterator[dict[str, str]]:
+    """Rows of annotated CSV: tables come one after the other, each with a header of its own after an empty line."""
+    head: list[str] | None = None
+    try:
+        for row in csv.reader(answer.decode().splitlines(), strict=True):
+            if not any(row):
+                head = None
+            elif row[0].startswith("#"):
+                continue
+            elif head is None:
+                head = row
+            elif "error" in head:
+                raise LoaderError(f"the answer {','.join(row)!r:.200}", expected="tables", fix="check bucket and names")
+            elif len(row) == len(head):
+                yield dict(zip(head, row, strict=True))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise LoaderError(f"an answer that is no CSV: {error!s:.100}", expected="tables", fix="check the url") from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _flux_text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("${", "\\${")
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    return value * factor if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _micros(stamp: str) -> str:
+    """Digits beyond microseconds are beyond what a float of today's seconds holds."""
+    return re.sub(r"(\.\d{6})\d+", r"\1", stamp[:60])

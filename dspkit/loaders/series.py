@@ -1,0 +1,208 @@
+"""From samples over time to windows: counters are differenced, gauges averaged, instances added up.
+
+Windows lie on a grid of `window_s`. A counter's rate in a window is the difference of its last sample in it and its
+last sample in the window before, over the time between these two: nothing is made up beyond what was sampled. An
+operator is left out of a window in which a counter went back, in which an instance came or went, or in which not all of
+them are heard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .base import Limits, LoaderError, Problems
+from .lines import text
+from .names import Names
+from .units import OPTIONAL, Unit, Unusable, number
+from .windows import Window
+
+_MEAN = ("true_rate", "waited_s")  # over the instances; everything else adds up
+_SUMS = {"utilisation": "busy", "blocked": "held"}
+_EARLIEST, _LATEST = -1e11, 1e11  # seconds since 1970: others are no times
+
+
+@dataclass
+class Track:
+    """One instance's samples of one quantity, by window."""
+
+    last: dict[int, tuple[float, float]] = field(default_factory=dict)
+    sums: dict[int, tuple[float, int]] = field(default_factory=dict)
+    broken: set[int] = field(default_factory=set)  # windows in which a counter went back
+    newest: tuple[float, float] | None = None
+
+
+class Series:
+    """Takes samples, gives windows."""
+
+    def __init__(
+        self,
+        names: Names,
+        window_s: float,
+        problems: Problems,
+        limits: Limits,
+        *,
+        origin_s: float = 0.0,
+        rename: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ):
+        if not isinstance(window_s, (int, float)) or not 0.001 <= window_s <= 1e8:
+            raise LoaderError(f"window_s={window_s!r}", expected="seconds, from 0.001 up", fix="as long as 3 samples")
+        self._names, self._w, self._zero = names, float(window_s), origin_s
+        self._problems, self._limits = problems, limits
+        self._rename, self._labels = dict(rename or {}), dict(labels or {})
+        self._tracks: dict[str, dict[str, dict[str, Track]]] = {}  # operator, quantity, instance
+        self._units: dict[str, Unit] = {}
+        self._samples = 0
+        self._jobs: set[str] = set()
+
+    @property
+    def operators(self) -> list[str]:
+        return list(self._tracks)
+
+    def take(
+        self, metric: str, operator: str | None, labels: Mapping[str, Any], samples: Iterable[Any], *, words: bool
+    ) -> None:
+        """Samples (time, value) of the metric with that key in `names`; `words`: the format writes numbers as text."""
+        if any(labels.get(name) != value for name, value in self._labels.items()):
+            return
+        quantity, of = self._names.units[metric]
+        try:
+            whose = text(labels.get(self._names.operator) if operator is None else operator)
+            instance = text(labels.get(self._names.instance)) if self._names.instance else ""
+            if self._names.job and self._names.job in labels:
+                self._jobs.add(text(labels[self._names.job]))
+        except Unusable:
+            self._problems.count("series without the labels that say whose it is", metric)
+            return
+        if len(self._jobs) > 1:
+            raise LoaderError(
+                f"several of {self._names.job}: {', '.join(sorted(self._jobs))!s:.300}",
+                expected="one",
+                fix=f"choose it with labels={{{self._names.job!r}: ...}}",
+            )
+        whose = self._rename.get(whose, whose)
+        self._units[quantity] = of
+        track = self._tracks.setdefault(whose, {}).setdefault(quantity, {}).setdefault(instance, Track())
+        self._limits.check("names", len(self._tracks))
+        for sample in samples:
+            self._samples += 1
+            self._limits.check("readings", self._samples)
+            try:
+                self._add(track, of, sample, words)
+            except Unusable as reason:
+                self._problems.count(f"{quantity}: {reason}", f"{whose!r:.80}: {sample!r:.80}")
+
+    def _add(self, track: Track, of: Unit, sample: Any, words: bool) -> None:
+        if not isinstance(sample, (list, tuple)) or len(sample) < 2:
+            raise Unusable("not a sample")
+        try:
+            t = number(sample[0], signed=True)
+        except Unusable as reason:
+            raise Unusable(f"time {reason}") from None
+        if not _EARLIEST < t < _LATEST:
+            raise Unusable("not a time")
+        value = number(sample[1], text=words)
+        if track.newest is not None and t <= track.newest[0]:
+            if track.newest == (t, value):
+                return  # the same sample again, where two answers meet
+            raise Unusable("clock stepped back")
+        window = math.ceil((t - self._zero) / self._w - 1e-9) - 1
+        if of.how == "total" and track.newest is not None and value < track.newest[1]:
+            track.broken.add(window)
+        total, count = track.sums.get(window, (0.0, 0))
+        track.sums[window] = (total + value, count + 1)
+        track.last[window] = track.newest = (t, value)
+
+    def windows(self, parallelism: Mapping[str, int]) -> Iterator[Window]:
+        """One after the other, from the first sample to the last; `parallelism` is what should be heard."""
+        seen = {w for of in self._tracks.values() for tracks in of.values() for t in tracks.values() for w in t.last}
+        for index in sorted(seen):
+            end = self._zero + (index + 1) * self._w
+            made = Window(end - self._w, end, f"window that ends at {end:.3f}")
+            readings: dict[str, dict[str, float]] = {}
+            counts: dict[str, int] = {}
+            for operator, of in self._tracks.items():
+                where = f"{made.where}: {operator!r}"
+                try:
+                    reading, k = self._reading(of, index, where)
+                    k = k or parallelism.get(operator)
+                    if self._names.instance and (count := len(_heard(of, index))) != (k or count):
+                        raise Unusable("instances that are not heard")
+                except Unusable as reason:
+                    self._problems.count(str(reason), where)
+                    made.told.add(operator)
+                    continue
+                if reading:
+                    readings[operator] = reading
+                    counts[operator] = k or (len(_heard(of, index)) if self._names.instance else 1)
+            if readings:
+                made.readings, made.parallelism = readings, counts
+                yield made
+
+    def _reading(
+        self, of: Mapping[str, Mapping[str, Track]], index: int, where: str
+    ) -> tuple[dict[str, float], int | None]:
+        """What is known of an operator in this window, and its instances if a metric says so."""
+        reading: dict[str, float] = {}
+        k: int | None = None
+        everyone = _heard(of, index)
+        for quantity, tracks in of.items():
+            unit = self._units[quantity]
+            heard = {name for name, track in tracks.items() if index in track.last}
+            if not heard:
+                continue
+            try:
+                if heard != everyone and quantity != "parallelism":
+                    raise Unusable("instances that report only a part")
+                if unit.how == "now":
+                    values = [_gauge(quantity, tracks[name], index) for name in sorted(heard)]
+                else:
+                    before = {name for name, track in tracks.items() if index - 1 in track.last}
+                    if heard != before:
+                        raise Unusable("a first sample, a gap, or instances that come or go")
+                    values = [_rate(tracks[name], index) for name in sorted(heard)]
+            except Unusable as reason:
+                if quantity not in OPTIONAL:
+                    raise Unusable(f"{quantity}: {reason}") from None
+                self._problems.count(f"{quantity}: {reason}", f"{where}: taken as not measured")
+                continue
+            total = sum(values) * unit.factor
+            if quantity == "parallelism":
+                k = round(max(values))
+                if not 1 <= k <= 1_000_000:
+                    raise Unusable("parallelism: not a number of instances")
+            elif quantity in _MEAN:
+                reading[quantity] = total / len(values)
+            elif quantity in _SUMS and (self._names.instance or unit.how != "now"):
+                reading[_SUMS[quantity]] = total
+            else:
+                reading[quantity] = total
+        return reading, k
+
+
+def _heard(of: Mapping[str, Mapping[str, Track]], index: int) -> set[str]:
+    """The instances that any quantity is known of."""
+    return {
+        name
+        for quantity, tracks in of.items()
+        if quantity != "parallelism"
+        for name, track in tracks.items()
+        if index in track.last
+    }
+
+
+def _gauge(quantity: str, track: Track, index: int) -> float:
+    if quantity in ("backlog", "parallelism"):
+        return track.last[index][1]
+    total, count = track.sums[index]
+    return total / count
+
+
+def _rate(track: Track, index: int) -> float:
+    if index in track.broken:
+        raise Unusable("counter was reset")
+    (t0, before), (t1, after) = track.last[index - 1], track.last[index]
+    return (after - before) / (t1 - t0)

@@ -1,0 +1,202 @@
+"""Storm's UI REST API: what its page of a topology shows, as JSON.
+
+| quantity | from |
+|---|---|
+| a bolt's rate | executed / window |
+| `true_rate` of an executor | 1000 / execute latency (ms) |
+| `utilisation` | executed x execute latency / (window x executors); `capacity` where there is no latency |
+| a spout's rate | emitted / window; Storm does not say how busy a spout is: it is left out of the operators |
+| `output_rate` | emitted / window |
+
+Storm samples one tuple of twenty, so that small counts are rough. `capacity` is the busiest executor's over ten
+minutes, our utilisation the mean of all.
+
+Recorded answers: a folder with `topology.json` (`/api/v1/topology/<id>?window=600`) and one `component-<name>.json` a
+component (`.../component/<name>`), or `visualization.json`; or several such folders, one a window.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core import Topology
+from ..history import History
+from . import windows
+from .base import LIMITS, Limits, LoaderError, Problems
+from .given import Given, given_topology, sized
+from .http import Server, is_url
+from .lines import at, items, text
+from .recorded import read_json
+from .units import Unusable, number, whole
+
+_ID = re.compile(r"[\w.-]{1,200}")
+
+
+class StormUI:
+    """A Storm UI at `url`, as in "http://localhost:8080", or a folder of its answers; `job` is a topology's id.
+
+    Storm counts over the last ten minutes (`window_s`: 600, 10800 or 86400), so that one answer is one window. It does
+    not tell the time: the topology's uptime is the clock.
+    """
+
+    def __init__(
+        self,
+        url: str | Path,
+        *,
+        job: str | None = None,
+        topology: Topology | Sequence[str] | None = None,
+        window_s: int = 600,
+        headers: Mapping[str, str] | None = None,
+        strict: bool = False,
+        limits: Limits = LIMITS,
+    ):
+        self.problems = Problems(strict=strict)
+        if window_s not in (600, 10800, 86400):
+            raise LoaderError(f"window_s={window_s!r}", expected="600, 10800 or 86400", fix="Storm has no others")
+        self._url, self._job, self._window_s = url, job, window_s
+        self._given, self._headers = Given(given_topology(topology)), headers
+        self._strict, self._limits = strict, limits
+
+    def history(self) -> History:
+        """Ask for the topology and its components."""
+        self.problems = Problems(strict=self._strict)
+        found = [self._one(answer, inputs) for answer, inputs in self._answers()]
+        topology = self._given.topology
+        if topology is None:
+            names: dict[str, int] = {}
+            for _, window, _ in found:
+                for name, k in window.parallelism.items():
+                    names[name] = max(k, names.get(name, 1))
+            edges = list(dict.fromkeys(edge for _, _, told in found for edge in told))
+            if not edges and len(names) > 1:
+                raise LoaderError("components without their edges", expected="component pages", fix="pass topology=")
+            topology = sized(names, [edge for edge in edges if edge[0] in names and edge[1] in names])
+        about = {"loader": "StormUI", "source": str(self._url)}
+        return windows.history(topology, (window for _, window, _ in found), self.problems, self._limits, about)
+
+    def _answers(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Of each moment the topology's page, and the components' pages by name."""
+        if is_url(self._url):
+            server = Server(str(self._url), self._limits, self._headers)
+            job = self._job
+            if job is None:
+                there = items(at(server.json("/api/v1/topology/summary"), "topologies"))
+                if len(there) != 1:
+                    told = ", ".join(str(at(one, "id")) for one in there)
+                    raise LoaderError(
+                        f"{len(there)} topologies: {told:.300}", expected="one", fix="choose it with job="
+                    )
+                job = at(there[0], "id")
+            if not isinstance(job, str) or not _ID.fullmatch(job):
+                raise LoaderError(f"job={job!r:.200}", expected="a topology's id", fix="see /api/v1/topology/summary")
+            base, query = f"/api/v1/topology/{job}", {"window": self._window_s}
+            answer = server.json(base, query)
+            pages = {}
+            for name in self._names(answer):
+                pages[name] = server.json(f"{base}/component/{urllib.parse.quote(name, safe='')}", query)
+            yield answer, pages
+            return
+        folder = Path(self._url)
+        whole_ = (folder / "topology.json").is_file()
+        folders = [folder] if whole_ else sorted(p for p in folder.glob("*") if (p / "topology.json").is_file())
+        if not folders:
+            raise LoaderError(f"{folder}, without topology.json", expected="recorded answers", fix="see StormUI")
+        self._limits.check("names", len(folders))
+        for each in folders:
+            answer, pages = read_json(each / "topology.json", self._limits), {}
+            for name in self._names(answer):
+                page = each / f"component-{name}.json"
+                if _ID.fullmatch(name) and page.is_file():
+                    pages[name] = read_json(page, self._limits)
+            seen = each / "visualization.json"
+            yield answer, pages or _visualized(read_json(seen, self._limits) if seen.is_file() else None)
+
+    def _names(self, answer: Any) -> list[str]:
+        told = [at(c, key) for kind, key in _KINDS for c in items(at(answer, kind))]
+        names = [name for name in told if isinstance(name, str) and name]
+        self._limits.check("names", len(names))
+        return names
+
+    def _one(self, answer: Any, pages: Mapping[str, Any]) -> tuple[float, windows.Window, list[tuple[str, str]]]:
+        """The window of one answer, and the edges that the components' pages tell."""
+        try:
+            up = number(at(answer, "uptimeSeconds"), text=True)
+        except Unusable as reason:
+            raise LoaderError(f"uptimeSeconds: {reason}", expected="Storm's answer", fix="see it") from None
+        w = min(float(self._window_s), up)
+        if not w > 0:
+            raise LoaderError("a topology that has just begun", expected="some uptime", fix="ask again later")
+        readings: dict[str, dict[str, float]] = {}
+        rates: dict[str, float] = {}
+        parallelism: dict[str, int] = {}
+        edges: dict[tuple[str, str], float] = {}
+        for kind, key in _KINDS:
+            for component in items(at(answer, kind)):
+                try:
+                    name = text(at(component, key), 200)
+                except Unusable:
+                    self.problems.count("component without a name", kind)
+                    continue
+                try:
+                    k = parallelism[name] = whole(at(component, "executors"), text=True)
+                    emitted = _number(component, "emitted") / w
+                    if kind == "spouts":
+                        rates[name] = emitted
+                        self.problems.count("spout: Storm does not measure how busy it is", repr(name)[:80])
+                    else:
+                        readings[name] = _bolt(component, k, w) | {"output_rate": emitted}
+                except Unusable as reason:
+                    self.problems.count(str(reason), f"{name!r:.80}")
+                for start, rate in _inputs(pages.get(name), w):
+                    edges[start, name] = edges.get((start, name), 0.0) + rate
+        told = {edge: rate for edge, rate in edges.items() if rate >= 0}
+        self._limits.check("names", len(edges))
+        where = f"uptime {up:g} s"
+        made = windows.Window(up - w, up, where, readings, parallelism, told, rates, told={*parallelism} - {*readings})
+        return up, made, list(edges)
+
+
+_KINDS = (("spouts", "spoutId"), ("bolts", "boltId"))
+
+
+def _bolt(bolt: Any, k: int, w: float) -> dict[str, float]:
+    executed, latency_s = _number(bolt, "executed"), _number(bolt, "executeLatency") / 1e3
+    found = {"processing_rate": executed / w}
+    if latency_s > 0:
+        found |= {"true_rate": 1 / latency_s, "utilisation": executed * latency_s / (w * k)}
+    elif executed:
+        found["utilisation"] = _number(bolt, "capacity")
+    else:
+        found["utilisation"] = 0.0
+    return found
+
+
+def _inputs(page: Any, w: float) -> Iterator[tuple[str, float]]:
+    """Whom a bolt reads from, and tuples/s of each; -1 where that is not told."""
+    for told in items(at(page, "inputStats")):
+        start = at(told, "component")
+        if isinstance(start, str) and 0 < len(start) <= 200 and not start.startswith("__"):
+            try:
+                yield start, _number(told, "executed") / w
+            except Unusable:
+                yield start, -1.0
+
+
+def _visualized(answer: Any) -> dict[str, Any]:
+    """The edges of `/api/v1/topology/<id>/visualization`, in the form of the components' pages."""
+    pages = {}
+    for name, component in answer.items() if isinstance(answer, dict) else ():
+        pages[name] = {"inputStats": [{"component": at(one, ":component")} for one in items(at(component, ":inputs"))]}
+    return pages
+
+
+def _number(component: Any, name: str) -> float:
+    """Storm writes some numbers as text."""
+    try:
+        return number(at(component, name), text=True)
+    except Unusable as reason:
+        raise Unusable(f"{name}: {reason}") from None
