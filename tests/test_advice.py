@@ -215,7 +215,7 @@ def test_latencies_that_the_plant_cannot_explain_are_not_predicted():
     if advice.outlook.believed:  # what is unexplained may be the way between operators
         assert advice.outlook.after(windows[-1].deployment).latency_s == pytest.approx(3.0, rel=0.5)
     silent = advise(_history([_snapshot(i, fine, 500.0) for i in range(30)]), policies=["ds2"])
-    assert silent.after["ds2"].latency_s is None
+    assert silent.after["ds2"].latency_s > 1 / 5000 + 1 / 1000  # service alone, and some waiting
     assert "none was measured" in silent.outlook.note
 
 

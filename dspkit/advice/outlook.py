@@ -94,7 +94,8 @@ def outlook(history: History, needs: Needs, seen: Snapshot) -> Outlook:
     made = replace(made, plant=plant, believed=True)
     whole = needs.whole().value
     if seen.latency is None:
-        return replace(made, believed=False, note="No latency is predicted: none was measured to hold a plant against.")
+        note = "Latencies are those of a plant fitted to this run, without ways between operators: none was measured."
+        return replace(made, note=note)
     if whole is None or not whole < 1:
         note = "Latencies are those of a plant fitted to this run; as the job is behind now, they could not be checked."
         return replace(made, note=note)

@@ -18,7 +18,8 @@ def operators(advice: Advice) -> pd.DataFrame:
     import pandas as pd
 
     seen, needs = advice.evidence.pooled, advice.needs
-    shares = etp.etp(advice.history.topology, etp.unblocked(advice.history.topology, seen))
+    # congested is who is asked for more than it can do, by however little: Stela's 1.2 is for rates that swing
+    shares = etp.etp(advice.history.topology, etp.unblocked(advice.history.topology, seen), congestion_rate=1.0)
     rows = []
     for name in advice.history.topology.order:
         m, v, load = seen.operators.get(name), needs.true_rate[name], needs.load(name)
@@ -125,7 +126,7 @@ def read_policies(advice: Advice) -> pd.DataFrame:
         after = advice.after.get(r.policy)
         rows.append(
             {
-                "policy": f"{r.policy}{' (fewest that keep up)' if r.policy == advice.choice else ''}",
+                "policy": f"{r.policy}{' (advised)' if r.policy == advice.choice else ''}",
                 "recommends": r.says,
                 "instances": str(r.deployment.instances) if r.deployment else "",
                 "load afterwards": share(after.whole) if after else "",

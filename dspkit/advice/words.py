@@ -66,7 +66,7 @@ def _bottleneck(advice: Advice) -> list[str]:
     if over:
         return [f"{name} is the bottleneck{how}{drawn}: it is asked for {share(load)} of what it can do.", *said]
     among = " of those that are known" if needs.unknown else ""
-    spare = f" The job could take {1 / load.value:.2g} times this load." if load.value and not needs.unknown else ""
+    spare = f" The job could take {1 / load.value:.3g} times this load." if load.value and not needs.unknown else ""
     first = f"Nobody{among} is overloaded; {name} would be the first{how}{drawn}, at {share(load)} of what it can do."
     return [first + spare, *said]
 
@@ -100,14 +100,15 @@ def _choice(advice: Advice) -> list[str]:
     r, after = advice[advice.choice], advice.after[advice.choice]
     assert r.deployment is not None
     what = changes(r.now, r.deployment)
-    does = f"makes it {share(after.whole)} of what it can do"
     target = ""
     if advice.target_latency is not None:
         known = "is predicted" if after.latency_s is not None else "cannot be predicted"
         value = f" at {seconds(after.latency_s)}" if after.latency_s is not None else ""
         target = f"; its latency {known}{value}, the target is {seconds(advice.target_latency)}"
-    fewest = f"Fewest instances that keep up: {r.policy}'s {r.deployment.instances}"
-    return [f"{fewest} ({what or 'what runs'}), which {does}{target}."]
+    sure = after.whole.high is not None and after.whole.high < 1
+    fewest = "the fewest that surely keep up" if sure else "the fewest that keep up, though not for sure"
+    said = f"Advised: {r.policy}'s {r.deployment.instances} instances ({what or 'what runs'}), {fewest}"
+    return [f"{said}; the job is then asked for {share(after.whole)} of what it can do{target}."]
 
 
 def html(advice: Advice) -> str:
