@@ -111,6 +111,8 @@ def test_a_source_that_catches_up_shows_its_rate_itself():
     """Busy 0.5 says 1400; working off 60 s of lag, blocked 0.2, it does 700/0.8 = 875, and 1400 > 875 * 1.15."""
     _, decision = _last(QUICK, _windows(offered=700.0, lag=42_000.0, blocked=0.2))
     assert decision.why["true rate"]["src"] == pytest.approx(875)
+    _, blind = _last(QUICK, _windows(offered=700.0, lag=42_000.0, blocked=None))
+    assert blind.why["true rate"]["src"] == pytest.approx(1400)
     _, calm = _last(QUICK, _windows(offered=700.0, lag=100.0, blocked=0.2))
     assert calm.why["true rate"]["src"] == pytest.approx(1400)
 

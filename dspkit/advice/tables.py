@@ -127,13 +127,13 @@ def read_policies(advice: Advice) -> pd.DataFrame:
         rows.append(
             {
                 "policy": f"{r.policy}{' (advised)' if r.policy == advice.choice else ''}",
-                "recommends": r.says,
+                "recommends": r.says if r.deployment else f"{r.says}; {r.note}",
                 "instances": str(r.deployment.instances) if r.deployment else "",
                 "load afterwards": share(after.whole) if after else "",
                 "keeps up": {None: "", True: "yes", False: "no"}[after.keeps_up if after else None],
                 "latency": seconds(after.latency_s) if after and after.latency_s is not None else "",
                 "same in parts": _percent(r.agree) if r.agree is not None else "",
-                "note": "; ".join([*filter(None, [r.note]), *(after.notes if after else ())]),
+                "note": "; ".join(after.notes) if after else "",
             }
         )
     frame = pd.DataFrame(rows)

@@ -45,11 +45,13 @@ def true_rate(windows: Sequence[Snapshot], name: str) -> float | None:
 def observed_rate(windows: Sequence[Snapshot], name: str, lag_s: float, least: int) -> float | None:
     """What a source really did while it worked off a lag of `lag_s` or more, over the time nobody held it back.
 
-    None where fewer than `least` windows show it.
+    None where fewer than `least` windows show it; without a meter of being held back none does.
     """
 
     def one(m: OperatorMetrics) -> float | None:
-        free = 1 - (m.blocked or 0.0)
+        if m.blocked is None:
+            return None
+        free = 1 - m.blocked
         behind = m.backlog >= lag_s * m.processing_rate
         return m.processing_rate / free if behind and m.processing_rate > 0 and free > 0 else None
 
