@@ -21,6 +21,7 @@ _HOME = {
     "Topology": "core",
     "DspkitError": "errors",
     "History": "history",
+    "advise": "advice",
     "mape": "loop",
     "run": "loop",
     "Plant": "plant",

@@ -1,5 +1,6 @@
 """Pictures of a run: pure functions from a History (or its parts) to plotly data and one sentence that says it."""
 
+from .advice import loads, recommended
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
 from .effective import etp
 from .elastic import elastic
@@ -20,7 +21,7 @@ from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
-    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
-    "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "loads", "managed", "migration",
+    "moves", "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "recommended",
+    "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -1,0 +1,189 @@
+r"""What each operator needs at the present load, and how sure that is: a bootstrap over windows.
+
+| symbol | here |
+|---|---|
+| $t_i$ | `demand`: records/s the sources ask of operator i |
+| $v_i$ | `true_rate`: records/s of one instance that never waits |
+| $\rho_i = t_i/(v_i k_i)$ | `load`: 1 is all it can do |
+
+In a pipeline the operator of the highest load is the bottleneck, and the job keeps up while that is below 1. Stages of
+a micro-batch take turns: there loads are shares of the time, and their sum must stay below 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import Snapshot, Topology
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DRAWS = 1000
+CONFIDENCE = 0.95
+
+
+class Known(NamedTuple):
+    """A value and its interval; None where it is not known, or where windows are too few to tell."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def said(self) -> str:
+        if self.value is None:
+            return "unknown"
+        between = "" if self.low is None or self.high is None else f" ({short(self.low)} to {short(self.high)})"
+        return f"{short(self.value)}{between}"
+
+
+def seconds(value: float) -> str:
+    """A time with its unit.
+
+    >>> seconds(0.0123), seconds(2.5)
+    ('12.3 ms', '2.5 s')
+    """
+    return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+
+
+def short(value: float) -> str:
+    """Four digits, or all before the point.
+
+    >>> short(0.12345), short(120345.6)
+    ('0.1235', '120,346')
+    """
+    return f"{value:,.4g}" if value < 9999.5 else f"{value:,.0f}"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """`draws` has instances needed, unrounded, one row a redrawn recording; its first row is the recording itself."""
+
+    topology: Topology
+    parallelism: Mapping[str, int]
+    law: str
+    windows: int
+    blocks: float  # independent pieces of the recording
+    true_rate: Mapping[str, Known]
+    demand: Mapping[str, Known]
+    draws: Mapping[str, Array]
+
+    def load(self, name: str, instances: float | None = None, speed: float = 1.0) -> Known:
+        """The load at so many instances (default: as many as run), each `speed` times as fast as now."""
+        k = (instances or self.parallelism[name]) * speed
+        return known(self.draws[name] / k, self.blocks)
+
+    def whole(self, parallelism: Mapping[str, int] | None = None, speed: Mapping[str, float] | None = None) -> Known:
+        """The job's load: the highest in a pipeline, the sum where operators take turns."""
+        k = parallelism or self.parallelism
+        each = np.array([self.draws[n] / (k[n] * (speed or {}).get(n, 1.0)) for n in self.topology.order])
+        return known(each.sum(axis=0) if self.law == "sequential" else each.max(axis=0), self.blocks)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Operators of which it cannot be told what they need."""
+        return [n for n in self.topology.order if math.isnan(self.draws[n][0])]
+
+    @property
+    def bottleneck(self) -> tuple[str, float | None] | None:
+        """The operator of the highest load, and in what share of redrawn recordings it is that one."""
+        told = [n for n in self.topology.order if n not in self.unknown]
+        each = np.array([self.draws[n] / self.parallelism[n] for n in told])
+        if not told or not each[:, 0].max() > 0:
+            return None
+        first = int(each[:, 0].argmax())
+        often = (np.nan_to_num(each[:, 1:]).argmax(axis=0) == first).mean()
+        return told[first], float(often) if self.blocks >= 2 else None
+
+
+def needs(topology: Topology, windows: Sequence[Snapshot], seed: int = 0) -> Needs:
+    """What `windows`, all of one deployment, show."""
+    count = len(windows)
+    length = max(1, min(round(math.sqrt(count)), count // 3))
+    times = np.vstack([np.ones(count), _redrawn(count, length, seed)])
+    w = np.array([s.window_s for s in windows])
+    v, demand, draws = {}, {}, {}
+    rates = {n: _rates(windows, n) for n in topology.order}
+    asked: dict[str, Array] = {}
+    speeds: dict[str, Array] = {}
+    for name in topology.order:
+        done, busy = rates[name]
+        speeds[name] = _over(times @ (done * w), times @ (busy * w))
+        if not topology.upstream(name):
+            offered = np.array([s.source_rates.get(name, math.nan) for s in windows])
+            seen = ~np.isnan(offered)
+            asked[name] = _over(times @ np.where(seen, offered * w, 0.0), times @ np.where(seen, w, 0.0))
+            continue
+        asked[name] = np.zeros(len(times))
+        for parent in topology.upstream(name):
+            sent, taken = _edge(windows, parent, name)
+            share = _over(times @ (sent * w), times @ (taken * w))
+            asked[name] = asked[name] + np.where(asked[parent] == 0, 0.0, asked[parent] * share)
+    blocks = count / length
+    for name in topology.order:
+        needed = np.where(asked[name] == 0, 0.0, _over(asked[name], speeds[name]))
+        if _instant(windows, name):
+            needed = np.where(np.isnan(asked[name]), math.nan, 0.0)
+        v[name], demand[name], draws[name] = known(speeds[name], blocks), known(asked[name], blocks), needed
+    last = windows[-1]
+    return Needs(topology, last.deployment.parallelism, last.law, count, blocks, v, demand, draws)
+
+
+def known(draws: Array, blocks: float) -> Known:
+    """The first draw, and an interval from the others: percentiles, widened as Student's for few pieces."""
+    value = float(draws[0])
+    if not math.isfinite(value):
+        return Known(None)
+    spread = draws[1:][np.isfinite(draws[1:])]
+    if blocks < 2 or not len(spread):
+        return Known(value)
+    from scipy.stats import norm, t
+
+    low, high = np.quantile(spread, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    end = (1 + CONFIDENCE) / 2
+    wide = float(t.ppf(end, blocks - 1) / norm.ppf(end)) * math.sqrt(blocks / (blocks - 1))
+    return Known(value, max(0.0, value - (value - float(low)) * wide), value + (float(high) - value) * wide)
+
+
+def _redrawn(count: int, length: int, seed: int) -> Array:
+    """How often each window is in each redrawn recording: pieces of `length` windows, as neighbours are alike."""
+    draw = np.random.default_rng(seed)
+    starts = draw.integers(0, count, (DRAWS, math.ceil(count / length)))
+    chosen = ((starts[:, :, None] + np.arange(length)) % count).reshape(DRAWS, -1)[:, :count]
+    return np.array([np.bincount(row, minlength=count) for row in chosen], dtype=float)
+
+
+def _rates(windows: Sequence[Snapshot], name: str) -> tuple[Array, Array]:
+    """Records/s, and instances that they kept busy; 0 and 0 where the true rate is not known."""
+    done, busy = np.zeros(len(windows)), np.zeros(len(windows))
+    for i, s in enumerate(windows):
+        m = s.operators.get(name)
+        if m is not None and m.true_rate:
+            done[i], busy[i] = m.processing_rate, m.processing_rate / m.true_rate
+    return done, busy
+
+
+def _edge(windows: Sequence[Snapshot], start: str, end: str) -> tuple[Array, Array]:
+    """Records/s along an edge, and processed at its start, where both are known."""
+    sent, taken = np.zeros(len(windows)), np.zeros(len(windows))
+    for i, s in enumerate(windows):
+        if start in s.operators and (start, end) in s.edge_rates:
+            sent[i], taken[i] = s.edge_rates[start, end], s.operators[start].processing_rate
+    return sent, taken
+
+
+def _instant(windows: Sequence[Snapshot], name: str) -> bool:
+    """Whether it did its records in no time that its clock could tell, always."""
+    seen = [m for s in windows if (m := s.operators.get(name))]
+    return any(m.processing_rate > 0 for m in seen) and not any(m.true_rate or m.utilisation for m in seen)
+
+
+def _over(above: Array, below: Array) -> Array:
+    """The quotient; NaN where nothing is below."""
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond all floats is as unknown as nothing
+        found: Array = np.divide(above, below, out=np.full(len(above), math.nan), where=below > 0)
+    return found
