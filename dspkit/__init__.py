@@ -28,7 +28,20 @@ _HOME = {
     "simulate_many": "simulator",
     "cite": "references",
 }
-_MODULES = ("bo", "etp", "lessons", "placement", "plant", "plots", "policies", "report", "topologies", "ui", "workload")
+_MODULES = (
+    "bo",
+    "data",
+    "etp",
+    "lessons",
+    "placement",
+    "plant",
+    "plots",
+    "policies",
+    "report",
+    "topologies",
+    "ui",
+    "workload",
+)
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 
