@@ -201,9 +201,9 @@ def test_the_evaluation_summary():
         if load == "square":
             assert joint.degradation <= reactive.degradation <= 1.5 * joint.degradation
             assert table.loc[app, load, "proactive"].degradation < 0.5 * reactive.degradation
-        if load == "bursty":  # the reactive scaler is not ahead here, the proactive one is
-            assert table.loc[app, load, "proactive"].degradation < joint.degradation
-            assert table.loc[app, load, "proactive"].saved > joint.saved
+        if load == "recorded":  # the paper has it ahead in degradation too: docs/reproduction.md
+            assert reactive.saved > joint.saved + 15
+            assert reactive.degradation <= 1.3 * joint.degradation
     assert list(again.levels_need("T1").values()) == list(again.levels_need("T2").values()) == [1, 2, 3, 4]
     lost = again.partial_scalers().set_index("scaler")
     assert lost.degradation["both"] <= lost.degradation["operators only, 2 nodes"]
