@@ -106,7 +106,7 @@ def test_elysium_scales_instances_and_workers_each_by_itself(cluster: SparkClust
     Profiles come from a live run under all three. What a worker uses beside its tasks is this machine's matter, so
     its threshold is half-way between what the profile expects of the last two loads.
     """
-    low, middle, high, each_s = 60.0, 250.0, 360.0, 5.0
+    low, middle, high, each_s = 60.0, 250.0, 360.0, 4.0
     start = Deployment({"read": 1, "work": 1, "count": 1}, workers=1)
     chain = Topology.chain("read", "work", "count", max_parallelism=2)
     functions = {"work": arrow(live.Burn(2000), live.RECORD), "count": keyed(live.count, key="id", state="int64")}
