@@ -1,112 +1,18 @@
-"""Make docs/reproduction.md again: `python -m dspkit.reproduce`, or `make reproduce`.
-
-Two processes work through the parts of all sections. What a part found is kept in build/reproduce/ at once, so that a
-run that was killed goes on where it was; it holds as long as dspkit's code is the same.
-"""
+"""Make docs/reproduction.md again: `python -m dspkit.reproduce`, or `make reproduce`."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
-from pathlib import Path
-from typing import Any
 
-from .. import files
+from ..errors import DspkitError
 from . import page
-
-PACKAGE = page.HERE.parent
-
-
-def code() -> str:
-    """A word for the code that results hang on."""
-    word = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        word.update(path.read_bytes())
-    return word.hexdigest()[:16]
-
-
-def kept(name: str, part: str) -> Path:
-    return files.home("build") / "reproduce" / f"{name}.{part}.json".replace(" ", "_")
-
-
-def known(name: str, part: str, word: str) -> bool:
-    """Was this part made by this very code?"""
-    try:
-        return bool(json.loads(kept(name, part).read_text(encoding="utf-8"))["code"] == word)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def make(name: str, part: str, word: str) -> float:
-    """Run one part and keep what it found."""
-    started = time.monotonic()
-    data = page.plain(page.section(name).parts[part]())
-    seconds = time.monotonic() - started
-    told = {"code": word, "seconds": round(seconds, 1), "data": data}
-    files.write(kept(name, part), lambda p: p.write_text(json.dumps(told), encoding="utf-8"), overwrite=True)
-    return seconds
-
-
-def collect(name: str, parts: list[str]) -> None:
-    """What is kept of these parts becomes the section's results; parts that were not asked for stay."""
-    path = page.RESULTS / f"{name}.json"
-    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    for part in parts:
-        told = json.loads(kept(name, part).read_text(encoding="utf-8"))
-        old[part] = {"seconds": told["seconds"], "data": told["data"]}
-    old = {part: old[part] for part in page.section(name).parts if part in old}
-    lines = ",\n".join(f"{json.dumps(part)}: {_lines(told)}" for part, told in old.items())
-    files.write(path, lambda p: p.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8"), overwrite=True)
-
-
-def _lines(told: dict[str, Any]) -> str:
-    """A line a row, so that one sees what changed."""
-    data = told["data"]
-    if isinstance(data, list):
-        rows = ",\n  ".join(map(json.dumps, data))
-        return f'{{"seconds": {told["seconds"]}, "data": [\n  {rows}]}}'
-    return json.dumps(told)
-
-
-def expected(name: str, part: str) -> float:
-    """Seconds that it took the last time."""
-    try:
-        return float(page.results(name)[part]["seconds"])
-    except (ValueError, KeyError):
-        return 60.0
-
-
-def reproduce(only: list[str], *, processes: int = 2, long: bool = False, fresh: bool = False) -> list[str]:
-    """Make parts that are not known yet, longest first; the names of what failed."""
-    word = code()
-    wanted = {n: [p for p in page.section(n).parts if long or p not in page.section(n).long] for n in only}
-    todo = [(n, p) for n, parts in wanted.items() for p in parts if fresh or not known(n, p, word)]
-    todo.sort(key=lambda at: -expected(*at))
-    left, failed, started = {at: expected(*at) for at in todo}, [], time.monotonic()
-    print(f"{len(todo)} parts to make, {sum(map(len, wanted.values())) - len(todo)} kept", flush=True)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(make, *at, word): at for at in todo}
-        for done in as_completed(jobs):
-            at = jobs[done]
-            del left[at]
-            error = done.exception()
-            said = f"{done.result():.0f} s" if error is None else f"failed: {error}"
-            failed += [] if error is None else [": ".join(at)]
-            more = f"about {sum(left.values()) / processes / 60:.0f} min left" if left else "all"
-            print(f"{time.monotonic() - started:5.0f} s  {' '.join(at)}: {said}; {more}", flush=True)
-    for name, parts in wanted.items():
-        collect(name, [p for p in parts if f"{name}: {p}" not in failed])
-    return failed
+from .making import reproduce
 
 
 def main() -> None:
-    asks = argparse.ArgumentParser(prog="python -m dspkit.reproduce", description=__doc__.partition("\n\n")[0])
+    asks = argparse.ArgumentParser(prog="python -m dspkit.reproduce", description=__doc__)
     asks.add_argument("--only", default="", help=f"sections, with commas: {', '.join(page.names())}")
     asks.add_argument("--long", action="store_true", help="live Spark as well, on a machine that does nothing else")
     asks.add_argument("--fresh", action="store_true", help="make again what is kept")
@@ -115,10 +21,13 @@ def main() -> None:
     told = asks.parse_args()
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     only = [name.strip() for name in told.only.split(",") if name.strip()] or list(page.names())
-    failed = [] if told.render else reproduce(only, processes=told.processes, long=told.long, fresh=told.fresh)
-    if failed:
-        sys.exit(f"not made: {'; '.join(failed)}. The page is as it was; the same command goes on from here.")
-    print(page.write())
+    try:
+        failed = [] if told.render else reproduce(only, processes=told.processes, long=told.long, fresh=told.fresh)
+        if failed:
+            sys.exit(f"not made: {'; '.join(failed)}. The page is as it was; the same command goes on from here.")
+        print(page.write())
+    except DspkitError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,10 @@ class Section:
     show: Callable[[Found], Shown]
     long: frozenset[str] = field(default_factory=frozenset)
 
+    def found(self) -> dict[str, Any]:
+        """All parts, made here and now."""
+        return {name: plain(make()) for name, make in self.parts.items()}
+
 
 def names() -> tuple[str, ...]:
     """All sections, in their order on the page."""
@@ -104,7 +108,7 @@ def shown(name: str) -> Shown:
 
 
 def render(name: str) -> str:
-    """A section as it stands on the page. Prose and values must fit: no placeholder without a value, no value unused."""
+    """A section as it stands on the page. Prose and values fit: no placeholder without a value, no value unused."""
     text, values = prose(name), shown(name).values
     asked = set(re.findall(r"\{\{([^{}]+)\}\}", text))
     if asked ^ set(values):
@@ -135,7 +139,7 @@ def page() -> str:
     head = (TEXT / "head.md").read_text(encoding="utf-8").strip()
     cells = [
         (r.paper, r.what, _number(r.printed) + r.unit, _number(r.ours) + r.unit,
-         "" if r.ratio is None else f"{r.ratio:.2f}", r.why)
+         "" if r.ratio is None else _ratio(r.ratio), r.why)
         for r in rows()
     ]  # fmt: skip
     table = grid(("paper", "what", "printed", "ours", "ratio", "why it differs"), cells)
@@ -163,7 +167,8 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return list(plain(frame.reset_index(drop=True).to_dict("records")))
 
 
-def frame(data: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def frame(data: Sequence[Mapping[str, Any]]) -> Any:
+    """Plain data as a frame again; Any, as what a cell holds is for its reader to know."""
     import pandas as pd
 
     return pd.DataFrame(list(data))
@@ -179,6 +184,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
+
+
+def _ratio(x: float) -> str:
+    return f"{x:.2f}" if abs(x) >= 0.1 else f"{x:.1g}" if abs(x) >= 1e-4 else f"1 / {1 / x:,.0f}" if x else "0"
 
 
 def _number(value: float | str) -> str:

@@ -19,7 +19,8 @@ def figures() -> list[dict[str, Any]]:
     app, rows = topologies.case_study(), []
     for p in range(1, 7):
         last = run(Static(), app.simulator(Constant(300e3), parallelism=p), steps=30)[-1].snapshot
-        assert last.latency and last.event_latency
+        assert last.latency is not None
+        assert last.event_latency is not None
         row = {"p": p, "k_per_s": last.throughput / 1e3, "ms": 1e3 * last.latency.mean}
         rows.append({**row, "event_ms": 1e3 * last.event_latency.mean})
     stairs = run(Static(), topologies.case_study().simulator(parallelism=2), steps=300).application

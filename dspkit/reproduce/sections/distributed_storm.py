@@ -38,13 +38,13 @@ def show(found: Found) -> Shown:
     springs, skips, rizou = (four.loc[p] for p in ("springs", "springs, skip_local", "Rizou"))
     well, left = frame(found["availability"]), frame(found["stress"])
     well, left = well[well.scheduler == "springs"], left[left.scheduler == "springs"]
+    first = f"{100 * well.at_660_s.min():.1f} to {100 * well.at_660_s.max():.0f} % at 660 s, 99.993 % again at "
+    first += f"{well.recovered_s.min():.0f} to {well.recovered_s.max():.0f} s"
+    gone = f"{left.left_at_s.min():.0f} to {left.left_at_s.max():.0f} s, median {left.left_at_s.median():.0f} s"
     figures = [
-        ("3.5.1a: availability when a node drops to 85 %", "61.41 %, then 99.993 % again at 1000 s",
-         f"{100 * well.at_660_s.min():.1f} to {100 * well.at_660_s.max():.0f} % at 660 s, 99.993 % again at "
-         f"{well.recovered_s.min():.0f} to {well.recovered_s.max():.0f} s"),
+        ("3.5.1a: availability when a node drops to 85 %", "61.41 %, then 99.993 % again at 1000 s", first),
         ("3.5.1a: round robin", "stays low", "stays at 85 % (one executor there)"),
-        ("3.5.1b: the stressed node is left by", "1500 s", f"{left.left_at_s.min():.0f} to {left.left_at_s.max():.0f} s, "
-         f"median {left.left_at_s.median():.0f} s; round robin never"),
+        ("3.5.1b: the stressed node is left by", "1500 s", f"{gone}; round robin never"),
         ("4.6.2: springs against S-ODP for elastic energy: traffic", "1.84 x",
          f"{springs.traffic_ratio:.2f} x (skip_local: {skips.traffic_ratio:.2f} x)"),
         ("the same: latency", "1.15 x", f"{springs.median_latency_ratio:.2f} x ({skips.median_latency_ratio:.2f} x)"),
@@ -53,11 +53,11 @@ def show(found: Found) -> Shown:
          f"{rizou.traffic_ratio:.2f} x traffic on average, {rizou.moves:.0f} moves"),
         ("4.6.2: Xu against S-ODP for traffic", "optimal at 750 s", "optimal at 60 s"),
     ]  # fmt: skip
-    printed: dict[str, Any] = {"tag_and_count": -49.0, "log_processing": -18.0, "tag_and_count, replicated": -25.0}
+    said: dict[str, Any] = {"tag_and_count": -49.0, "log_processing": -18.0, "tag_and_count, replicated": -25.0}
     rows = [
         Row(THESIS, f"{app.replace('_', ' ')}: latency over round robin", value,
             100 * float(table.loc[(app, "springs, skip_local"), "median_change"]), WHY, " %")
-        for app, value in printed.items()
+        for app, value in said.items()
     ]  # fmt: skip
     rows += [
         Row(THESIS, "log processing: traffic over round robin", -63.0,

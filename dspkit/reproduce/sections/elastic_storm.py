@@ -30,30 +30,30 @@ def show(found: Found) -> Shown:
     calm, worst, quiet = (static[static.phase == n].iloc[0] for n in (2, 3, 5))
     same = tuple(found["runs"]["detectors"]) == SEQUENCE
     saved = ("scale in", "scale out", "reassigned")
+    again = frame(found["runs"]["moved"]).set_index("kind")["count"].reassigned
+    waits = f"not by 4500 s ({quiet.waiting / 1000:.0f} k tweets wait)" if quiet.waiting > 1000 else "by 4500 s"
+    shares = ", ".join(f"{share[k]:.0%}".replace("%", " %") for k in saved)
+    sequence, ours = (", ".join(map(str, counts)) for counts in (SEQUENCE, found["runs"]["detectors"]))
+    asks = f"{cost.prototype[2.0]:.1f} to {cost.prototype[16.0]:.1f} s if its prototype's looks and waits are simulated"
+    told = f"{cost.told[2.0]:.1f} to {cost.told[16.0]:.1f} s if barriers are told"
+    after = f"{peak.latency_ms:.0f} ms; {peak.worst_ms:.0f} ms in the window after the change"
     lines = [
-        ("Detectors, one after the other", ", ".join(map(str, SEQUENCE)),
-         "the same, in both engines" if same else ", ".join(map(str, found["runs"]["detectors"]))),
+        ("Detectors, one after the other", sequence, "the same, in both engines" if same else ours),
         ("executors at the peak and at the end", "23, 8", f"{peak.executors:.0f}, {last.executors:.0f}"),
         ("static at 900 tweets/s", "up to 1500 ms", f"{worst.latency_ms:.0f} ms (queues were chosen for that)"),
-        ("elastic at 900 tweets/s", "below 900 ms",
-         f"{peak.latency_ms:.0f} ms; {peak.worst_ms:.0f} ms in the window after the change"),
+        ("elastic at 900 tweets/s", "below 900 ms", after),
         ("static at 350 tweets/s", "rises continuously", f"steady, {calm.latency_ms:.0f} ms"),
-        ("static, backlog drained", "at 3300 s", f"not by 4500 s ({quiet.waiting / 1000:.0f} k tweets wait)"
-         if quiet.waiting > 1000 else "by 4500 s"),
-        ("migrations", "6 after scaling, 3 after rescheduling", "6, and "
-         f"{frame(found['runs']['moved']).set_index('kind')['count'].reassigned:.0f} with `reschedule=True`"),
-        ("saved state that changes node: scale-in, scale-out, rescheduling", "37.5 %, 0 %, 65 %",
-         ", ".join(f"{share[k]:.0%}".replace("%", " %") for k in saved)),
-        ("overhead of a move, 2 to 16 MB", "about 10 s, size hardly shows",
-         f"{cost.prototype[2.0]:.1f} to {cost.prototype[16.0]:.1f} s if its prototype's looks and waits are simulated; "
-         f"{cost.told[2.0]:.1f} to {cost.told[16.0]:.1f} s if barriers are told"),
-    ]  # fmt: skip
+        ("static, backlog drained", "at 3300 s", waits),
+        ("migrations", "6 after scaling, 3 after rescheduling", f"6, and {again:.0f} with `reschedule=True`"),
+        ("saved state that changes node: scale-in, scale-out, rescheduling", "37.5 %, 0 %, 65 %", shares),
+        ("overhead of a move, 2 to 16 MB", "about 10 s, size hardly shows", f"{asks}; {told}"),
+    ]
+    out, fair = f"{share['scale out']:.0%}".replace("%", " %"), "no node takes more than an even share of executors"
     rows = [
-        Row(STORM, "Detectors through five phases", ", ".join(map(str, SEQUENCE)), lines[0][2]),
-        Row(STORM, "static at 900 tweets/s, latency", 1500.0, float(worst.latency_ms), "queues were chosen for it", " ms"),
+        Row(STORM, "Detectors through five phases", sequence, ours),
+        Row(STORM, "static at 900 tweets/s: latency", 1500.0, float(worst.latency_ms), "queues are fitted", " ms"),
         Row(STORM, "state that changes node in scale-in", 37.5, 100 * float(share["scale in"]), "", " %"),
-        Row(STORM, "state that changes node in scale-out", "0 %", f"{share['scale out']:.0%}".replace("%", " %"),
-            "no node takes more than an even share of executors"),
+        Row(STORM, "state that changes node in scale-out", "0 %", out, fair),
         Row(STORM, "state that changes node in rescheduling", 65.0, 100 * float(share["reassigned"]),
             "one better placement is found, printed are three", " %"),
         Row(STORM, "overhead of a move, 16 MB", 10.0, float(cost.prototype[16.0]),

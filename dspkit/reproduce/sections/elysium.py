@@ -142,7 +142,11 @@ def _waves(found: Found) -> Part:
             values["sines save"] = f"{(table.reactive_saved >= table.joint_saved).sum()} of {len(table)}"
     periods = [f"{s:g} s" for s in elysium_waves.PERIODS_S]
     values["sines"] = grid(
-        ("sines of six ranges: as printed / with reserve no worse", *periods, "nodes saved, %: joint / reactive / reserve"),
+        (
+            "sines of six ranges: as printed / with reserve no worse",
+            *periods,
+            "nodes saved, %: joint / reactive / reserve",
+        ),
         grids,
     )
     squares = frame(found["squares"]).set_index(["app", "policy"])
@@ -169,14 +173,16 @@ def _studies(found: Found) -> Part:
         for r in found["together"]
     ]  # fmt: skip
     error = {k: f"{100 * v:.1f} %" for k, v in found["profilers"].items()}
+    worst = (
+        f"worst profiler {error['linear']} (line), {error['isotonic']} (isotonic), {error['network']} (the paper's net)"
+    )
+    bandit = f"{best['best']:.2f} by {best['margin']:.3f} over {best['second']:.2f}"
     small = [
         ("Profilers' error, 30 minutes, held-out load", "under 3 %",
-         f"worst profiler {error['linear']} (line), {error['isotonic']} (isotonic), {error['network']} (the paper's net; "
-         f"{error['rprop']} trained as in the paper), with noise of 5 %"),
+         f"{worst}, {error['rprop']} (trained as in the paper), with noise of 5 %"),
         ("Seconds until T1 keeps up after a step", "joint about 150, ELYSIUM 80 to 90",
          f"joint {step['joint']:.0f}, ELYSIUM {step['reactive']:.0f}"),
-        ("Threshold of nodes that the bandit chooses", "0.80",
-         f"{best['best']:.2f} by {best['margin']:.3f} over {best['second']:.2f}; 0.80 from the paper's degradations"),
+        ("Threshold of nodes that the bandit chooses", "0.80", f"{bandit}; 0.80 from the paper's degradations"),
     ]  # fmt: skip
     rows = [
         Row(NAME, "profilers' error, worst, line", "under 3 %", error["linear"]),

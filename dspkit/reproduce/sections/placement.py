@@ -13,6 +13,9 @@ WHY = {
     "hierarchical ODP": "clusters are k-medoids",
     "ODP-PS": "how sets of more than two nodes form is not told, and decides",
     "ODP+T": "our solver meets no limit",
+    "RES-ODP": "ranges of each problem are narrower than the thesis's",
+    "greedy, no penalty": "ranges of each problem are narrower than the thesis's",
+    "local search": "the thesis's ranges are wider than those of each problem",
     "greedy": "nodes in order of availability make it optimal under w_a",
 }
 
