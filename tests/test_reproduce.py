@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dspkit.errors import DspkitError
+from dspkit.plots import printed
 from dspkit.reproduce import making, page
 from dspkit.reproduce.page import Row, Section, Shown
 
@@ -56,6 +57,21 @@ def test_ratios_are_ours_over_printed():
         "1 / 50,000",
         "0",
     ]
+
+
+def test_the_picture_has_a_dot_for_each_number():
+    rows = [Row("A & B", "x<y>", 2.0, 2.0), Row("A & B", "z", 1.0, 1000.0, "why"), Row("C", "w", 3.0, 0.0)]
+    picture = printed(rows)
+    (dots,) = picture.spec["data"]
+    assert dots["x"] == [1.0, 32.0]  # what is farther off stands at the end, and says its ratio
+    assert "1e+03 times" in dots["customdata"][1]
+    assert "x&lt;y&gt;" in dots["customdata"][0]
+    assert picture.summary == "1 of 2 numbers are within a tenth of what is printed. A & B: 1 of 2."
+    many = printed([Row("A", str(i), 1.0, 1.0) for i in range(9)]).spec["data"][0]
+    assert len(set(many["y"])) == 9
+    assert max(map(abs, many["y"])) < 0.4  # dots stay on their line
+    with pytest.raises(DspkitError, match="rows with a ratio"):
+        printed([Row("A", "x", "few", 1.0)])
 
 
 @pytest.fixture
@@ -107,9 +123,10 @@ def test_what_is_kept_holds_for_the_same_code_only(tiny):
 def test_prose_that_does_not_fit_is_refused(tiny, monkeypatch):
     (tiny / "RESULTS" / "case_studies.json").write_text('{"figures": {"seconds": 1, "data": []}}')
     for values, said in (({}, r"\['figures'\] unknown"), ({"figures": "", "more": ""}, r"\['more'\] unused")):
-        with monkeypatch.context() as patch, pytest.raises(DspkitError, match=said):
+        with monkeypatch.context() as patch:
             patch.setattr(page, "shown", lambda name, values=values: Shown(values))
-            page.render("case_studies")
+            with pytest.raises(DspkitError, match=said):
+                page.render("case_studies")
     with pytest.raises(DspkitError, match="one of case_studies"):
         page.section("typo")
     (tiny / "RESULTS" / "case_studies.json").unlink()

@@ -134,17 +134,21 @@ def headlines() -> pd.DataFrame:
     ]
 
 
-def page() -> str:
-    """The whole page."""
-    head = (TEXT / "head.md").read_text(encoding="utf-8").strip()
+def table(some: Iterable[Row]) -> str:
+    """Headlines as a Markdown table."""
     cells = [
         (r.paper, r.what, _number(r.printed) + r.unit, _number(r.ours) + r.unit,
          "" if r.ratio is None else _ratio(r.ratio), r.why)
-        for r in rows()
+        for r in some
     ]  # fmt: skip
-    table = grid(("paper", "what", "printed", "ours", "ratio", "why it differs"), cells)
+    return grid(("paper", "what", "printed", "ours", "ratio", "why it differs"), cells)
+
+
+def page() -> str:
+    """The whole page."""
+    head = (TEXT / "head.md").read_text(encoding="utf-8").strip()
     seconds = sum(part["seconds"] for name in names() for part in results(name).values())
-    head = head.replace("{{headlines}}", table).replace("{{minutes}}", f"{seconds / 60:.0f}")
+    head = head.replace("{{headlines}}", table(rows())).replace("{{minutes}}", f"{seconds / 60:.0f}")
     return "\n\n".join((head, *map(render, names()))) + "\n"
 
 

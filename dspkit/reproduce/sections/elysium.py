@@ -76,6 +76,8 @@ def _figure_9(found: Found) -> Part:
         for policy in ("joint", "reactive", "proactive"):
             r = short.loc[(name, "recorded", policy)]
             values[f"{name} {policy}"] = f"{r.degradation:.2f}"
+            if policy != "proactive":
+                values[f"{name} {policy} waits"] = f"{r.latency_s:.0f}"
         for policy, of in (("reactive", ""), ("proactive", " ahead"), ("proactive, h = 1", " ahead 1")):
             r = short.loc[(name, "square", policy)]
             values[f"{name} square{of}"] = f"{r.degradation:.2f}"
