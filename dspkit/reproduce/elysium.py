@@ -160,6 +160,15 @@ def summary(
     return pd.DataFrame(rows)
 
 
+def beside(table: pd.DataFrame) -> pd.DataFrame:
+    """A summary as Figure 9 is read: a row a load, a column a rival; degradation / nodes saved in %."""
+    lost, saved = table.degradation.map("{:.2f}".format), table.saved.map("{:.0f}".format)
+    told = table.assign(run=table.app + " " + table.load, ours=lost + " / " + saved)
+    columns = [("paper", "joint"), ("paper", "reactive"), *(("ours", rival) for rival in RIVALS)]
+    wide = told.pivot(index="run", columns="policy", values=["paper", "ours"])[columns].loc[told.run.unique()]
+    return wide.set_axis([f"{whose}: {rival}" for whose, rival in columns], axis=1).rename_axis(None)
+
+
 def partial_scalers(pause_s: float = 6.5) -> pd.DataFrame:
     """T1 on the stair: who scales only operators, only nodes, or nothing, beside who scales both."""
     import pandas as pd
