@@ -7,6 +7,7 @@
     demo    word count on a local Spark under a policy, for two minutes; leaves a report (--help: what can be set)
     test    run the tests                   report  run a notebook, write one HTML file to reports/
     bench   time the claims we make         lint    check style, formatting and types
+    reproduce  make the papers' tables again, and docs/reproduction.md of them (--only stela; some ten minutes)
     jar     compile the Spark part's Java again (needs a JDK of 17 or newer)
     setup   make or repair .venv, no more   clean   remove what these commands made; keep runs/ and reports/
     lock    resolve constraints.txt again (--upgrade: to the newest versions)
@@ -94,6 +95,7 @@ def main(command: str, args: list[str]) -> None:
         "bench": ["-m", "benchmarks", *args],
         "report": ["-m", "dspkit", "report", *(args or [START])],
         "demo": ["-m", "dspkit.apps.demo", *args],
+        "reproduce": ["-m", "dspkit.reproduce", *args],
         "jar": ["-m", "dspkit.spark.jar", *args],
         "lock": [".ci/lock.py", *args],
     }

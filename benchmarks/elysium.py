@@ -42,7 +42,7 @@ def least_nodes_over_joint() -> Claim:
 
 
 def degradation_over_joint() -> Claim:
-    """Degradation over joint's where the paper has it lower: the worst of stair, step, sine and bursty, T1 and T2."""
+    """Degradation over joint's where the paper has it lower: the worst of stair, step, sine and recorded flights."""
     table = _evaluation()
     ratio = {
         f"{a} {s}": float(table.degradation[a, s, "reactive"] / table.degradation[a, s, "joint"])

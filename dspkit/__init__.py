@@ -30,7 +30,7 @@ _HOME = {
     "cite": "references",
 }
 _MODULES = (
-    "bo", "etp", "lessons", "loaders", "placement", "plant", "plots", "policies", "report", "topologies", "ui",
+    "bo", "data", "etp", "lessons", "loaders", "placement", "plant", "plots", "policies", "report", "topologies", "ui",
     "workload",
 )  # fmt: skip
 

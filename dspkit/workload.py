@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -237,8 +237,15 @@ class Trace(Workload):
     def rates(self, t: Array) -> Array:
         import numpy as np
 
-        row = np.searchsorted(self.times_s, t, side="right") - 1
-        return np.asarray(self.rates_per_s)[np.maximum(row, 0)]
+        times, rates = self._table
+        return rates[np.maximum(np.searchsorted(times, t, side="right") - 1, 0)]
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array]:
+        """Both columns as arrays: a recorded year has half a million rows."""
+        import numpy as np
+
+        return np.asarray(self.times_s), np.asarray(self.rates_per_s)
 
     def __repr__(self) -> str:
         return call(self)

@@ -192,7 +192,11 @@ def test_knobs_that_make_no_sense_are_refused(knobs, said):
 @pytest.mark.slow
 def test_the_evaluation_summary():
     """Figure 9's orderings, where the paper has them; docs/reproduction.md names the one that does not hold."""
-    table = again.summary((0,)).set_index(["app", "load", "policy"])
+    table = again.summary((0,))
+    wide = again.beside(table)
+    assert wide.loc["T1 stair", "paper: joint"] == "0.97 / 32"
+    assert list(wide.index) == [f"{app} {load}" for app, load in again.PAPER]
+    table = table.set_index(["app", "load", "policy"])
     for app, load in again.PAPER:
         joint, reactive = table.loc[app, load, "joint"], table.loc[app, load, "reactive"]
         assert reactive.saved >= joint.saved
@@ -201,9 +205,9 @@ def test_the_evaluation_summary():
         if load == "square":
             assert joint.degradation <= reactive.degradation <= 1.5 * joint.degradation
             assert table.loc[app, load, "proactive"].degradation < 0.5 * reactive.degradation
-        if load == "bursty":  # the reactive scaler is not ahead here, the proactive one is
-            assert table.loc[app, load, "proactive"].degradation < joint.degradation
-            assert table.loc[app, load, "proactive"].saved > joint.saved
+        if load == "recorded":  # the paper has it ahead in degradation too: docs/reproduction.md
+            assert reactive.saved > joint.saved + 15
+            assert reactive.latency_s < 0.7 * joint.latency_s
     assert list(again.levels_need("T1").values()) == list(again.levels_need("T2").values()) == [1, 2, 3, 4]
     lost = again.partial_scalers().set_index("scaler")
     assert lost.degradation["both"] <= lost.degradation["operators only, 2 nodes"]

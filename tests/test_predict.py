@@ -538,7 +538,8 @@ def test_two_of_a_kind_are_told_apart():
 
 
 def test_the_table_of_predictors_has_a_row_for_each_and_three_kinds_of_load(monkeypatch):
-    from dspkit.reproduce import predictors
+    from dspkit.reproduce import page, predictors
+    from dspkit.reproduce.sections import predictors as section
 
     for kind, period in (("week", 48), ("waves", 60)):
         x = predictors.load(kind, 0).values
@@ -552,6 +553,5 @@ def test_the_table_of_predictors_has_a_row_for_each_and_three_kinds_of_load(monk
     one = backtest(LastValue(), predictors.load("waves", 0), stride=60, relearn=30).scores
     assert found["waves: MASE"]["last value"] == one["MASE"]
     assert found["waves: held"]["last value"] == found["waves: model's own"]["last value"] == one["coverage"]
-    monkeypatch.setattr(predictors, "table", lambda: found)
-    lines = predictors.markdown().splitlines()
-    assert {line.count("|") for line in lines} == {11}
+    shown = section.SECTION.show({"errors": page.records(found.reset_index())}).values["errors"]
+    assert {line.count("|") for line in shown.splitlines()} == {11}

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 import live
-from dspkit import Deployment, mape, policies, workload
+from dspkit import Deployment, History, Topology, mape, policies, profile, run, workload
 from dspkit.errors import DeploymentError, KnobError
+from dspkit.etp import rebalance
 from dspkit.policies.stela import ScaleOut
-from dspkit.spark import ClusterError, SessionError, SparkCluster, SparkJob, processes, session
+from dspkit.spark import ClusterError, SessionError, SparkCluster, SparkJob, arrow, keyed, processes, session
 
 CORES = 8
 
@@ -95,6 +96,43 @@ def test_stela_has_a_worker_added_and_the_congested_operator_gets_its_slots(clus
     assert asked.decision.why["one by one"][0] == "work (100%)"
     assert sum(given.values()) == 3  # as many as the worker before had
     assert last.deployment == Deployment({o: 1 + given.get(o, 0) for o in start.parallelism}, workers=2)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_elysium_scales_instances_and_workers_each_by_itself(cluster: SparkCluster, spark: Any) -> None:
+    """2 ms of a core a record. From 60 to 250 records/s an instance is in stress, and its worker is not; at 360 it is.
+
+    Profiles come from a live run under all three. What a worker uses beside its tasks is this machine's matter, so
+    its threshold is half-way between what the profile expects of the last two loads.
+    """
+    low, middle, high, each_s = 60.0, 250.0, 360.0, 4.0
+    start = Deployment({"read": 1, "work": 1, "count": 1}, workers=1)
+    chain = Topology.chain("read", "work", "count", max_parallelism=2)
+    functions = {"work": arrow(live.Burn(2000), live.RECORD), "count": keyed(live.count, key="id", state="int64")}
+    told: dict[str, Any] = {"master": cluster, "spark": spark, "window_s": 1.0, "epoch_s": 30.0}
+
+    def loads(*rates: float) -> workload.Trace:
+        return workload.Trace(tuple(each_s * i for i in range(len(rates))), rates)
+
+    both = start.scaled({"work": 2})
+    with SparkJob(chain, functions, loads(high, low, middle, high), deployment=both, **told) as job:
+        seen = run(policies.get("static")(), job, steps=round(4 * each_s))
+    learned = profile.learn(History(chain, seen[round(each_s) :]), mean_over_s=2.0)  # workers are warm
+    assert learned.cpu["work"].curve(300.0) == pytest.approx(0.6, rel=0.25)
+    estimator = profile.Estimator(chain, learned)
+    places = rebalance(chain, both.parallelism, ["one"])
+    shares = [estimator.node_cpu_usages(places, both.parallelism, x)["one"] for x in (middle, high)]
+    elysium = policies.get("elysium")(
+        learned=learned, load="arrivals", core_min=0.05, core_max=0.4, cpu_max=sum(shares) / 2,
+        assess_s=2.0, mean_over_s=2.0, nodes=2,
+    )  # fmt: skip
+    with SparkJob(chain, functions, loads(low, middle, high, low), deployment=start, **told) as job:
+        history = run(elysium, job, steps=round(5 * each_s))
+        assert job.restarts == 0
+    ran = [(s.deployment.parallelism["work"], s.deployment.workers) for s in history]
+    assert list(dict.fromkeys(ran)) == [(1, 1), (2, 1), (2, 2)]  # one decision, then the other
+    assert ran[-1] == (1, 1)
 
 
 def _kill_one(what: str, job: SparkJob) -> None:

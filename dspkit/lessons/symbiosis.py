@@ -49,15 +49,16 @@ class Symbiosis(Knobs):
             _limit(list(nodes), self.cpu_max, "cpu_max", "2"),
         ]  # fmt: skip
         top = max(1.0, *config.cpu.values(), *config.nodes.values()) * 1.15
-        layout = {
-            "xaxis": axis("operators: an instance's share of its core", domain=[0, 0.60], tickangle=30),
-            "xaxis2": axis("nodes: share of all cores", domain=[0.68, 1], anchor="y2"),
-            "yaxis": axis("", tickformat=".0%", range=[0, top]),
-            "yaxis2": axis("", tickformat=".0%", range=[0, top], anchor="x2"),
+        share = {"tickformat": ".0%", "range": [0, top]}
+        layout = {  # one below the other, names to the left: they stay readable on a telephone
+            "xaxis": axis("an instance's share of its core", anchor="y", **share),
+            "xaxis2": axis("a node's share of its cores", anchor="y2", **share),
+            "yaxis": axis("", domain=[0.5, 1], autorange="reversed"),
+            "yaxis2": axis("", domain=[0, 0.3], autorange="reversed", anchor="x2"),
             "showlegend": False,
-            "bargap": 0.35,
+            "bargap": 0.3,
         }
-        return plot(traces, layout, self._said(config), height=360, title="")
+        return plot(traces, layout, self._said(config), height=470, title="")
 
     def _said(self, config: Config) -> str:
         total = sum(config.parallelism.values())
@@ -90,14 +91,14 @@ def _bars(names: list[str], values: list[float], red: list[bool], texts: list[st
         "color": [PALETTE[1] if r else PALETTE[5] for r in red],
         "pattern": {"shape": ["/" if r else "" for r in red]},
     }
-    return {"type": "bar", "x": names, "y": values, "text": texts, "textposition": "auto", "cliponaxis": False,
-            "insidetextanchor": "start", "textangle": 0, "marker": marker, "xaxis": f"x{at}", "yaxis": f"y{at}",
-            "hoverinfo": "x+y"}  # fmt: skip
+    return {"type": "bar", "orientation": "h", "y": names, "x": values, "text": texts, "textposition": "auto",
+            "cliponaxis": False, "insidetextanchor": "start", "textangle": 0, "marker": marker, "xaxis": f"x{at}",
+            "yaxis": f"y{at}", "hoverinfo": "x+y"}  # fmt: skip
 
 
 def _limit(names: list[str], level: float, name: str, at: str) -> dict[str, Any]:
-    """A dashed line; its name stands at its end."""
-    return {"type": "scatter", "mode": "lines+markers+text", "x": names, "y": [level] * len(names), "name": name,
-            "text": [*[""] * (len(names) - 1), name], "textposition": "top center", "cliponaxis": False,
+    """A dashed line; its name stands at its upper end."""
+    return {"type": "scatter", "mode": "lines+markers+text", "y": names, "x": [level] * len(names), "name": name,
+            "text": [name, *[""] * (len(names) - 1)], "textposition": "middle right", "cliponaxis": False,
             "marker": {"opacity": 0, "size": 10}, "line": {"color": PALETTE[6], "dash": "dash", "width": 1.5},
-            "xaxis": f"x{at}", "yaxis": f"y{at}", "hoverinfo": "name+y"}  # fmt: skip
+            "xaxis": f"x{at}", "yaxis": f"y{at}", "hoverinfo": "name+x"}  # fmt: skip

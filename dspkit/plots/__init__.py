@@ -14,6 +14,7 @@ from .nodes import nodes
 from .parity import parity
 from .placement import node_positions, placement
 from .posterior import posterior, scores
+from .printed import printed
 from .profiles import profile
 from .runs import throughputs
 from .scaling import scaling
@@ -24,4 +25,7 @@ __all__ = [
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "loads", "managed", "migration",
     "moves", "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "recommended",
     "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
+    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "printed", "profile", "scaling",
+    "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ r"""Curves through measurements: CPU against rate; a line, an isotonic curve, or
     |---|---|
     | OCUP, OP | curves: input rate of an instance → its CPU; CPU of a node's instances → CPU of the node |
     | 1-3-1, tanh/tanh/tanh | `Net`: one input, three hidden neurons, one output, each through tanh |
-    | resilient backpropagation | `_rprop`, with the usual factors 0.5 and 1.2 |
+    | resilient backpropagation | `kind="rprop"`, with the usual factors 0.5 and 1.2; `"network"` is trained by L-BFGS |
 
 CPU is never below zero, and the line and the isotonic curve never fall. Beyond what was seen, every curve goes on with
 the slope of the line through all measurements: an isotonic curve or a net says nothing there.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..predict.base import library
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Curve = Callable[[Any], Any]
+Loss = Callable[[Any], tuple[float, Any]]
 TRACE = 1e-12  # of a core, that is none
 LEAST = 0.05  # measurements below this part of the greatest weigh as if they were that
 
@@ -138,11 +140,12 @@ def _isotonic(x: Array, y: Array, line: Line, seed: int) -> Points:
     return Points(tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist()), line.slope)
 
 
-def _net(x: Array, y: Array, line: Line, seed: int) -> Net:
+def _net(x: Array, y: Array, line: Line, seed: int, *, rprop: bool = False) -> Net:
     low, span = (float(x.min()), float(y.min())), (float(np.ptp(x)), float(np.ptp(y)) / 0.9)
     matter = np.maximum(y, LEAST * y.max()) ** -2
-    random = np.random.default_rng(seed)
-    weights, bias = _rprop((x - low[0]) / span[0], (y - low[1]) / span[1], matter / matter.sum(), random)
+    start = np.append(np.random.default_rng(seed).uniform(-1, 1, 9), 0.0)
+    slope = partial(_loss, np.tanh((x - low[0]) / span[0]), (y - low[1]) / span[1], matter / matter.sum())
+    weights, bias = _rprop(slope, start) if rprop else _lbfgs(slope, start)
     hidden = tuple(zip(weights[0].tolist(), weights[1].tolist(), strict=True))
     return Net(hidden, (*weights[2].tolist(), bias), low, span, line.slope)
 
@@ -153,19 +156,32 @@ def _forward(weights: Array, bias: float, x: Array) -> tuple[Array, Array]:
     return hidden, np.tanh(hidden @ weights[2] + bias)
 
 
-def _rprop(x: Array, y: Array, matter: Array, random: np.random.Generator, steps: int = 1000) -> tuple[Array, float]:
+def _loss(t: Array, y: Array, matter: Array, at: Array) -> tuple[float, Array]:
+    """Weighted squares of a net on inputs that went through tanh, and their slope by each of its ten numbers."""
+    weights, bias = at[:9].reshape(3, 3), at[9]
+    hidden = np.tanh(np.multiply.outer(t, weights[0]) + weights[1])
+    out = np.tanh(hidden @ weights[2] + bias)
+    back = 2 * matter * (out - y) * (1 - out**2)
+    deep = np.multiply.outer(back, weights[2]) * (1 - hidden**2)
+    return float(matter @ (out - y) ** 2), np.concatenate((t @ deep, deep.sum(axis=0), back @ hidden, [back.sum()]))
+
+
+def _lbfgs(loss: Loss, start: Array, steps: int = 300) -> tuple[Array, float]:
+    from scipy.optimize import minimize
+
+    told = {"maxiter": steps, "ftol": 1e-12, "gtol": 1e-10}
+    at = minimize(loss, start, jac=True, method="L-BFGS-B", options=told).x
+    return at[:9].reshape(3, 3), float(at[9])
+
+
+def _rprop(loss: Loss, start: Array, steps: int = 1000) -> tuple[Array, float]:
     """Resilient backpropagation: each weight has a step of its own, which only the sign of its slope changes."""
-    at = np.append(random.uniform(-1, 1, 9), 0.0)
-    step, before = np.full(10, 0.1), np.zeros(10)
+    at, step, before = start, np.full(10, 0.1), np.zeros(10)
     best, least = at, np.inf
     for _ in range(steps):
-        weights, bias = at[:9].reshape(3, 3), at[9]
-        hidden, out = _forward(weights, bias, x)
-        if (loss := float(matter @ (out - y) ** 2)) < least:
-            best, least = at, loss
-        back = matter * (out - y) * (1 - out**2)
-        deep = np.multiply.outer(back, weights[2]) * (1 - hidden**2)
-        slope = np.concatenate((np.tanh(x) @ deep, deep.sum(axis=0), back @ hidden, [back.sum()]))
+        now, slope = loss(at)
+        if now < least:
+            best, least = at, now
         same = slope * before
         step = np.clip(step * np.where(same > 0, 1.2, np.where(same < 0, 0.5, 1.0)), 1e-9, 1.0)
         slope = np.where(same < 0, 0.0, slope)
@@ -173,4 +189,4 @@ def _rprop(x: Array, y: Array, matter: Array, random: np.random.Generator, steps
     return best[:9].reshape(3, 3), float(best[9])
 
 
-KINDS: dict[str, Any] = {"linear": None, "isotonic": _isotonic, "network": _net}
+KINDS: dict[str, Any] = {"linear": None, "isotonic": _isotonic, "network": _net, "rprop": partial(_net, rprop=True)}

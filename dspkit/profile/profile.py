@@ -129,8 +129,8 @@ class Profile:
 def learn(history: History, *, kind: str = "linear", mean_over_s: float = 60.0, seed: int = 0) -> Profile:
     """Profile an application from any run with a varying load; half an hour is enough.
 
-    `kind` of the curves: "linear", "isotonic", or the paper's "network". Errors are those of tenfold cross-validation:
-    each tenth of the run is predicted by what was learned from the others.
+    `kind` of the curves: "linear", "isotonic", the paper's "network", or "rprop": the same, trained as in the paper.
+    Errors are those of tenfold cross-validation: each tenth of the run is predicted by what the others taught.
     """
     must_be_kind(kind, seed)
     told = samples(history, mean_over_s=mean_over_s)

@@ -114,36 +114,10 @@ def _move(costs: Costs, megabytes: float) -> float:
     return migration.duration_s - costs.start_s
 
 
-def markdown(histories: Mapping[str, History]) -> str:
-    """All tables as they stand in docs/reproduction.md."""
-    static, elastic = phases(histories["static"]), phases(histories["elastic"])
-    head = "static: latency, ms | waiting at the end | elastic: latency, ms | worst window, ms | executors | down, s"
-    lines = [f"Detectors: {detectors(histories['elastic'])}; printed {SEQUENCE}", ""]
-    lines += [f"| phase, tweets/s | {head} |", "|---" * 7 + "|"]
-    for i, rate in enumerate(PHASES, 1):
-        s, e = static.loc[i], elastic.loc[i]
-        lines.append(
-            f"| {rate} | {s.latency_ms:.0f} | {s.waiting:,.0f} | {e.latency_ms:.0f} | {e.worst_ms:.0f} | "
-            f"{e.executors:.0f} | {e.downtime_s:.0f} |"
-        )
-    lines += ["", "| state that changes node | paper | ours | decisions |", "|---" * 4 + "|"]
-    for kind, row in moved(histories["elastic, reassigns"]).iterrows():
-        lines.append(f"| {kind} | {row.printed:.1%} | {row['mean']:.1%} | {row['count']:.0f} |")
-    cost = overhead()
-    lines += [
-        "",
-        f"| overhead of a move, s: state, MB | {' | '.join(cost.columns)} |",
-        "|---" * (1 + len(cost.columns)) + "|",
-    ]
-    lines += [
-        f"| {mb:g} | {' | '.join(f'{x:.2f}' for x in row)} |"
-        for mb, row in zip(cost.index, cost.to_numpy(), strict=True)
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
-    sys.stdout.write(markdown({name: play(name) for name in RUNS}) + "\n")
+    from .sections.elastic_storm import SECTION
+
+    sys.stdout.write("\n\n".join(SECTION.show(SECTION.found()).values.values()) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,30 @@
-"""The loads of ELYSIUM's evaluation: the paper's shapes, between levels of ours, which the paper does not print."""
+"""The loads of ELYSIUM's evaluation: the paper's shapes, between levels of ours, which the paper does not print.
+
+In the place of its tweets stand the flights of data/, as its tweets are replayed: sixty times as fast. The rule was
+fixed before a run was looked at: two days from the first Monday of a month on, New York's time; March, April and May
+as in the paper; minutes as they are recorded; the greatest mean over a minute of the replay is
+the level that needs four nodes.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from .. import data
+from ..data import Counts
 from ..workload import Sine, Square, Trace, Workload
 
-MINUTES = {"stair": 30, "step": 12, "square": 25, "sine": 25, "bursty": 48}
+MINUTES = {"stair": 30, "step": 12, "square": 25, "sine": 25, "recorded": 48}
+MONTHS = (3, 4, 5)  # of the paper's tweets; by seed
 # Loads that need one, two, three and four nodes (`levels_need` computes that).
 LEAST = 5.0  # records/s, all but nothing
 LEVELS = {"T1": (100.0, 240.0, 360.0, 480.0), "T2": (100.0, 200.0, 300.0, 400.0)}
 
 
 def load(name: str, shape: str, seed: int = 0) -> Workload:
-    """The paper's shapes, between our levels; `seed` is of the bursty one alone."""
+    """The paper's shapes, between our levels; `seed` is of the recorded one alone: which month."""
     low, mid, high, top = LEVELS[name]
     if shape == "stair":  # six stairs of five minutes, of one to three levels
         return Trace(tuple(300.0 * i for i in range(6)), (LEAST, high, top, high, mid, LEAST))
@@ -21,7 +34,35 @@ def load(name: str, shape: str, seed: int = 0) -> Workload:
         return Square(low, high, 360.0)
     if shape == "sine":  # three waves
         return Sine((LEAST + top) / 2, (top - LEAST) / 2, 500.0, phase_s=125.0)
-    return bursty(LEAST, top, seed)
+    return recorded(top, MONTHS[seed % len(MONTHS)])
+
+
+@lru_cache(maxsize=1)
+def flights() -> Counts:
+    return data.load("flights_2013")
+
+
+def monday(month: int) -> datetime:
+    """The first Monday of a month of 2013, at New York's midnight."""
+    first = datetime(2013, month, 1, tzinfo=ZoneInfo("America/New_York"))
+    return first + timedelta(days=(7 - first.weekday()) % 7)
+
+
+def recorded(
+    top: float, month: int, *, compress: float = 60.0, minutes: float = MINUTES["recorded"], before: int = 0
+) -> Trace:
+    """Flights from the first Monday on, for `minutes` of a replay whose greatest minute has `top` records/s.
+
+    With `before`, the stretch of time that came that many times as long before, at the same scale.
+    """
+    length, begin = timedelta(minutes=minutes * compress), monday(month)
+    now = flights().between(begin, begin + length)
+    wave = now.workload(compress=compress, peak_per_s=top, peak_over_s=60.0)
+    if not before:
+        return wave
+    scale = sum(wave.rates_per_s) * wave.times_s[1] / now.total  # records for each flight
+    past = flights().between(begin - before * length, begin).workload(compress=compress)
+    return Trace(past.times_s, tuple(scale * rate for rate in past.rates_per_s))
 
 
 def bursty(

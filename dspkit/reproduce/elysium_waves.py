@@ -19,6 +19,7 @@ from ..scores import degradation, nodes_saved, rescales
 from ..workload import Sine, Square
 from .elysium import MINUTE, NODES, app, play, profiled
 from .elysium_loads import LEAST, LEVELS, MINUTES, bursty
+from .elysium_recorded import RESERVE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,12 +32,13 @@ BURSTS = (  # seconds that they stay, seconds in which they fade, how many a day
 
 
 def sines(pause_s: float = 6.5) -> pd.DataFrame:
-    """A row each application, range and period: degradation, nodes saved in % and changes of joint and reactive."""
+    """A row each application, range and period: degradation, nodes saved in % and changes of three rivals."""
     import pandas as pd
 
     rows = []
     for name, (low, mid, high, top) in LEVELS.items():
-        rivals: dict[str, Policy] = {"joint": Joint(), "reactive": Elysium(learned=profiled(name))}
+        reactive = Elysium(learned=profiled(name))
+        rivals: dict[str, Policy] = {"joint": Joint(), "reactive": reactive, "reserve": replace(reactive, **RESERVE)}
         for least, most in ((LEAST, mid), (LEAST, high), (LEAST, top), (low, mid), (low, high), (low, top)):
             for period in PERIODS_S:
                 wave = Sine((least + most) / 2, (most - least) / 2, period, phase_s=period / 4)
@@ -71,7 +73,7 @@ def bursts(pause_s: float = 6.5, seeds: Sequence[int] = (0, 1)) -> pd.DataFrame:
                 for rival, policy in rivals.items():
                     runs = [
                         play(name, bursty(LEAST, top, s, bursts=count, hold_s=hold_s, fade_s=fade_s), policy, seed=s,
-                             pause_s=pause_s, minutes=MINUTES["bursty"])
+                             pause_s=pause_s, minutes=MINUTES["recorded"])
                         for s in seeds
                     ]  # fmt: skip
                     row[rival] = fmean(degradation(h).mean for h in runs)

@@ -159,33 +159,11 @@ def parameter_study(loads: int = 12) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def markdown() -> str:
-    """All tables as they stand in docs/reproduction.md."""
-    head = " | ".join(f"{s} paper | {s} ours" for s in SCENARIOS)
-    lines = [f"| events processed | {head} |", "|---" * 9 + "|"]
-    table = table_2()
-    for run, row in table.iterrows():
-        cells = []
-        for kind in ("paper", "ours"):
-            best = row[f"SS2 {kind}"]
-            cells.append([f"{row[f'{s} {kind}']:,.0f} ({row[f'{s} {kind}'] / best:.1%})" for s in SCENARIOS])
-        if (run, "SS2") in MISPRINT:
-            cells[0][-1] += f", printed {PAPER[str(run)][-1]:,}"
-        lines.append(f"| {run} | {' | '.join(f'{p} | {o}' for p, o in zip(*cells, strict=True))} |")
-    head = "paper | ours | on 12 shaken loads | dropped | waiting at the end | replica-seconds"
-    lines += ["", f"| events lost, % | {head} |", "|---" * 7 + "|"]
-    for r in parameter_study().itertuples():
-        numbers = f"{r.paper} | {r.ours:.1f} | {r.least:.1f} to {r.most:.1f} | {r.dropped:.1f} | {r.waiting:.1f}"
-        lines.append(f"| {r.app}, {r.variant} | {numbers} | {r.replica_seconds:,.0f} |")
-    noise = under_noise()
-    lines += [
-        "",
-        f"| events lost, %, by deviation of the noise | {' | '.join(map(str, noise))} |",
-        f"|---{'|---' * len(noise.columns)}|",
-    ]
-    lines += [f"| {run} | {' | '.join(f'{v:.2f}' for v in row)} |" for run, row in noise.iterrows()]
-    return "\n".join(lines)
+def main() -> None:
+    from .sections.fission import SECTION
+
+    sys.stdout.write("\n\n".join(SECTION.show(SECTION.found()).values.values()) + "\n")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown() + "\n")
+    main()

@@ -83,16 +83,11 @@ def table(seeds: Sequence[int] = (0, 1), stride: int = 6) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def markdown() -> str:
-    """The table as it stands in docs/reproduction.md."""
-    found = table()
-    head = " | ".join(f"{kind}: MASE | 90 % interval held | model's own" for kind in LOADS)
-    lines = [f"| predictor | {head} |", "|---" * (1 + 3 * len(LOADS)) + "|"]
-    for name, row in found.iterrows():
-        cells = [f"{v:.2f}" if "MASE" in str(column) else f"{v:.0%}" for column, v in row.items()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def main() -> None:
+    from .sections.predictors import SECTION
+
+    sys.stdout.write("\n\n".join(SECTION.show(SECTION.found()).values.values()) + "\n")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown() + "\n")
+    main()

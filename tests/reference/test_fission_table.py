@@ -11,6 +11,7 @@ from dspkit.events_lost import events_lost
 from dspkit.policies.fission import Fission
 from dspkit.policies.static import Static
 from dspkit.reproduce import fission
+from dspkit.reproduce.sections import fission as section
 
 APPS = {"App 1": topologies.tweet_words(), "App 2": topologies.tweet_branches(), "App 3": topologies.news_entities()}
 
@@ -139,13 +140,14 @@ def test_shaken_loads_are_like_the_first_and_not_the_same():
 
 
 @pytest.mark.slow
-def test_the_command_prints_both_tables(monkeypatch):
+def test_the_command_prints_all_tables(monkeypatch, capsys):
     monkeypatch.setattr(fission, "RUNS", {"App 1, 10 min": fission.RUNS["App 1, 10 min"]})
     study = fission.parameter_study
-    monkeypatch.setattr(fission, "parameter_study", lambda: study(loads=0))
+    monkeypatch.setattr(section, "parameter_study", lambda: study(loads=0))
     noise = pd.DataFrame({"paper": [0.426, 1.453], "0%": [0.07, 0.02]}, index=["App 1, 60 min", "App 2, 60 min"])
-    monkeypatch.setattr(fission, "under_noise", lambda: noise)
-    lines = fission.markdown().splitlines()
+    monkeypatch.setattr(section, "under_noise", lambda: noise.rename_axis("run"))
+    fission.main()
+    lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("| App 1, 10 min | 63,918 (34.1%) | ")
     assert lines[2].count("|") == lines[0].count("|") == 10
     assert len({line.count("|") for line in lines[4:14]}) == 1

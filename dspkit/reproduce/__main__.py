@@ -1,0 +1,34 @@
+"""Make docs/reproduction.md again: `python -m dspkit.reproduce`, or `make reproduce`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ..errors import DspkitError
+from . import page
+from .making import reproduce
+
+
+def main() -> None:
+    asks = argparse.ArgumentParser(prog="python -m dspkit.reproduce", description=__doc__)
+    asks.add_argument("--only", default="", help=f"sections, with commas: {', '.join(page.names())}")
+    asks.add_argument("--long", action="store_true", help="live Spark as well, on a machine that does nothing else")
+    asks.add_argument("--fresh", action="store_true", help="make again what is kept")
+    asks.add_argument("--render", action="store_true", help="only write the page from the results there are")
+    asks.add_argument("--processes", type=int, default=2)
+    told = asks.parse_args()
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    only = [name.strip() for name in told.only.split(",") if name.strip()] or list(page.names())
+    try:
+        failed = [] if told.render else reproduce(only, processes=told.processes, long=told.long, fresh=told.fresh)
+        if failed:
+            sys.exit(f"not made: {'; '.join(failed)}. The page is as it was; the same command goes on from here.")
+        print(page.write())
+    except DspkitError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
