@@ -91,7 +91,7 @@ def oracle(
     >>> app = topologies.tweet_words()
     >>> found = oracle(app.topology, app.plant, workload.Constant(100), duration_s=60.0)
     >>> found.cost, found.instances
-    (300.0, [5, 5, 5, 5, 5, 5])
+    (240.0, [4, 4, 4, 4, 4, 4])
     """
     windows = whole_windows(duration_s, window_s)
     loads = by_source(topology, workload)
@@ -166,10 +166,15 @@ def pause_s(plant: Plant, name: str) -> float:
     return plant.pause_s + twice
 
 
+def needs(topology: Topology, plant: Plant, rates: Array) -> dict[str, float]:
+    """Records/s that sources at these rates, in topological order, ask of each operator."""
+    asked, _ = _flows(topology, plant, np.asarray(rates, dtype=float)[None, None, :])
+    return dict(zip(topology.order, asked[0, 0].tolist(), strict=True))
+
+
 def peak_instances(topology: Topology, plant: Plant, peak: Array) -> float:
-    """Instances that the greatest rates of the sources need together, by operator in topological order."""
-    needed, _ = _flows(topology, plant, np.asarray(peak, dtype=float)[None, None, :])
-    return float(sum(fewest(topology, plant, n, needed[0, 0, i]) for i, n in enumerate(topology.order)))
+    """Instances that these rates of the sources, the greatest of a load, need together."""
+    return float(sum(fewest(topology, plant, n, rate) for n, rate in needs(topology, plant, peak).items()))
 
 
 def fewest(topology: Topology, plant: Plant, name: str, rate: float) -> int:
@@ -204,8 +209,7 @@ def _shares(topology: Topology, plant: Plant, rates: Array) -> list[tuple[float,
     """Ways to share lateness out; any is a bound. By what operators need at the peak, on average, and evenly."""
     ways = []
     for level in (rates.max(axis=(0, 1)), rates.mean(axis=(0, 1))):
-        needed, _ = _flows(topology, plant, level[None, None, :])
-        ks = [fewest(topology, plant, n, needed[0, 0, i]) for i, n in enumerate(topology.order)]
+        ks = [fewest(topology, plant, n, rate) for n, rate in needs(topology, plant, level).items()]
         ways.append(tuple(k / sum(ks) for k in ks))
     even = (1 / len(topology.order),) * len(topology.order)
     return list(dict.fromkeys([*ways, even]))

@@ -1,0 +1,8 @@
+"""Policies side by side: every one on every load with many seeds, with honest intervals and an oracle."""
+
+from .oracle import Oracle, oracle
+from .question import Case, started
+from .runs import KEYS, SCORES, Rules, Run
+from .sweep import compare
+
+__all__ = ["KEYS", "SCORES", "Case", "Oracle", "Rules", "Run", "compare", "oracle", "started"]
