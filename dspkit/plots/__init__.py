@@ -1,6 +1,7 @@
 """Pictures of a run: pure functions from a History (or its parts) to plotly data and one sentence that says it."""
 
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
+from .contest import contest, oracle, pareto
 from .effective import etp
 from .elastic import elastic
 from .forecast import forecast
@@ -20,7 +21,7 @@ from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
-    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
+    "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
     "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip
