@@ -46,6 +46,7 @@ from .paths import Operator, least
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ROUNDING = 1e-7  # of all records that came: the oracle is late only beyond it, a run already beyond a hundredth of it
+FEWEST = 1e-12  # records for each source record that are as good as none: nobody is late for them
 
 
 @dataclass(frozen=True)
@@ -198,9 +199,9 @@ def _flows(topology: Topology, plant: Plant, amounts: Array) -> tuple[Array, Arr
         for parent in parents:
             share = plant.services[parent].toward(name)
             flows[..., i] += share * flows[..., index[parent]]
-            if share > 0 and worth[index[parent]] > 0:
+            if share > FEWEST and worth[index[parent]] > 0:
                 stand.append(worth[index[parent]] / len(topology.downstream(parent)) / share)
-        if stand:
+        if stand and min(stand) < 1 / FEWEST:
             worth[i] = min(stand)
     return flows, worth
 

@@ -122,9 +122,6 @@ def _useful(o: Operator) -> Operator:
     """Without numbers of instances that never do more than fewer would."""
     before = np.maximum.accumulate(o.able, axis=1)
     useful = np.concatenate(([True], (o.able[:, 1:] > before[:, :-1]).any(axis=0)))
-    enough = (o.able * o.ticks.min() >= o.arrivals.sum() * 2).all(axis=0)  # more could not do anything sooner
-    if enough.any():
-        useful[enough.argmax() + 1 :] = False
     return o._replace(ks=o.ks[useful], able=o.able[:, useful])
 
 
