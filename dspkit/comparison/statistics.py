@@ -39,11 +39,12 @@ def ranking(
     import pandas as pd
 
     wide, failed = _cases(table, score)
-    drawn = _resampled(wide, resamples, seed)
-    low, high = _ends(drawn, wide, level)
+    values, codes = wide.to_numpy(dtype=float), _strata(wide)
+    drawn = _resampled(values, codes, resamples, seed)
+    low, high = _ends(drawn, codes, level)
     means = wide.mean().to_numpy()
     best = int(means.argmin())
-    over_low, over_high = _ends(drawn - drawn[:, [best]], wide, level)
+    over_low, over_high = _ends(drawn - drawn[:, [best]], codes, level)
     ranks = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") + 1
     tail = (1 - level) / 2
     rank_low, rank_high = np.quantile(ranks, (tail, 1 - tail), axis=0, method="inverted_cdf")
@@ -79,9 +80,9 @@ def difference(
     wide, _ = _cases(table[table.policy.isin([one, other])], score)
     if one not in wide or other not in wide:
         raise MetricError(f"{one!r} and {other!r}", expected="cases that both finished", fix="look at their errors")
-    apart = (wide[one] - wide[other]).to_frame("apart")
-    low, high = _ends(_resampled(apart, resamples, seed), apart, level)
-    return float(apart["apart"].mean()), float(low[0]), float(high[0])
+    apart, codes = (wide[one] - wide[other]).to_numpy(dtype=float)[:, None], _strata(wide)
+    low, high = _ends(_resampled(apart, codes, resamples, seed), codes, level)
+    return float(apart.mean()), float(low[0]), float(high[0])
 
 
 def win_tie_loss(table: pd.DataFrame, score: str = "cost", *, tie: float = 0.01) -> pd.DataFrame:
@@ -109,13 +110,11 @@ def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2
     float, float
 ]:  # fmt: skip
     """The interval of the mean of independent values, as `ranking` has it."""
-    import pandas as pd
-
     numbers = np.asarray(list(values), dtype=float)
     if not len(numbers) or not np.isfinite(numbers).all():
         raise MetricError(f"{len(numbers)} values"[:80], expected="finite numbers, at least one", fix="drop the others")
-    wide = pd.DataFrame({"x": numbers}, index=pd.MultiIndex.from_product([["a"], ["a"], ["a"], range(len(numbers))]))
-    low, high = _ends(_resampled(wide, resamples, seed), wide, level)
+    codes = np.zeros(len(numbers), dtype=int)
+    low, high = _ends(_resampled(numbers[:, None], codes, resamples, seed), codes, level)
     return float(low[0]), float(high[0])
 
 
@@ -134,12 +133,16 @@ def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int
     return known, {p: failed[p] for p in dict.fromkeys(table.policy)}
 
 
-def _resampled(wide: pd.DataFrame, resamples: int, seed: int) -> Array:
+def _strata(wide: pd.DataFrame) -> Array:
+    """Of each case the number of its load, job and plant."""
+    return np.asarray(wide.index.droplevel("seed").factorize()[0])
+
+
+def _resampled(values: Array, codes: Array, resamples: int, seed: int) -> Array:
     """Means of each column over resampled cases: [resample, column]."""
     if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 10:
         raise KnobError(f"resamples={resamples!r}", expected="a number from 10 up", fix="as in 2000")
-    random, values = np.random.default_rng(seed), wide.to_numpy(dtype=float)
-    codes = wide.index.droplevel(-1).factorize()[0] if len(wide.index.levels) > 1 else np.zeros(len(wide), int)
+    random = np.random.default_rng(seed)
     sums = np.zeros((resamples, values.shape[1]))
     for code in np.unique(codes):
         mine = values[codes == code]
@@ -151,18 +154,18 @@ def _resampled(wide: pd.DataFrame, resamples: int, seed: int) -> Array:
     return sums / len(values)
 
 
-def _ends(drawn: Array, wide: pd.DataFrame, level: float) -> tuple[Array, Array]:
+def _ends(drawn: Array, codes: Array, level: float) -> tuple[Array, Array]:
     """Percentiles, taken as far out as so few cases ask for."""
     from scipy.special import ndtr, stdtrit
 
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
         raise KnobError(f"level={level!r}", expected="a share from 0.5 to 1", fix="as in 0.95")
-    strata = wide.index.droplevel(-1).nunique()
-    n = len(wide) / strata
+    strata = len(np.unique(codes))
+    n = len(codes) / strata
     if n < 2:  # one seed tells nothing of others
         nothing = np.full(drawn.shape[1], np.nan)
         return nothing, nothing
-    free = max(1.0, len(wide) - strata)
+    free = max(1.0, len(codes) - strata)
     tail = float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(free, (1 + level) / 2)))
     low, high = np.quantile(drawn, (tail, 1 - tail), axis=0)
     return low, high
