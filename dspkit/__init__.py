@@ -28,11 +28,11 @@ _HOME = {
     "Simulator": "simulator",
     "simulate_many": "simulator",
     "cite": "references",
+    "compare": "comparison",
 }
-_MODULES = (
-    "bo", "data", "etp", "lessons", "loaders", "placement", "plant", "plots", "policies", "report", "topologies", "ui",
-    "workload",
-)  # fmt: skip
+_MODULES = tuple(
+    "bo comparison data etp lessons loaders placement plant plots policies report topologies ui workload".split()
+)
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 

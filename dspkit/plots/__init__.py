@@ -2,6 +2,7 @@
 
 from .advice import loads, recommended
 from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
+from .contest import contest, oracle, pareto
 from .effective import etp
 from .elastic import elastic
 from .forecast import forecast
@@ -28,4 +29,7 @@ __all__ = [
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
     "node_positions", "nodes", "parity", "placement", "positions", "posterior", "printed", "profile", "scaling",
     "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
+    "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
+    "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -1,0 +1,219 @@
+"""Policies ready to be compared: by name, each made for the job, load and seed that it is to run on.
+
+Some need what a trained person would have given them: ELYSIUM a profile of the application, its proactive mode the
+loads of earlier days, AuTraScale's transfer a library of models. They get it from warm-up runs of the same job: half an
+hour under a load that sweeps all levels, other seeds of the same shape, runs at two constant rates. None of them sees
+the run it is judged by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .. import policies as known
+from ..core import Decision, Deployment, Policy, Snapshot, Topology
+from ..errors import NotFoundError
+from ..knobs import Knobs, knob
+from ..loop import mape, run
+from ..policies.static import Static
+from ..profile import Profile, learn
+from ..simulator.simulator import by_source, offered
+from ..topologies import App
+from ..workload import Constant, Sine
+from .loads import peak_rate
+from .oracle import fewest, needs
+from .question import ROOM, Case, Made, seeded
+from .runs import Loads
+
+MINUTE, REPLAYS = 60.0, 4
+
+
+def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[Case], Made] | Policy]:
+    """All of them by name, or those named; the Flink autoscaler and EDRP are among them where they are installed.
+
+    >>> list(standard_policies(["ds2", "hpa"]))
+    ['ds2', 'hpa']
+    """
+    makers: dict[str, Any] = {
+        "static, under": lambda case: static(case, 0.5),
+        "static, right": lambda case: static(case, 1.0),
+        "static, over": lambda case: static(case, 2.0),
+        "ds2": lambda case: known.get("ds2")(),
+        "drs": lambda case: _made("drs", target_latency_s=_target(case), most=_most(case)),
+        "autrascale": lambda case: autrascale(case, transfer=False),
+        "autrascale, transfer": lambda case: autrascale(case, transfer=True),
+        "stela": stela,
+        "fission": lambda case: _made("fission", most=_most(case)),
+        "elysium": lambda case: elysium(case, proactive=False),
+        "elysium, proactive": lambda case: elysium(case, proactive=True),
+        "joint": lambda case: _made("joint", nodes=len(case.app.plant.nodes)),
+        "elastic-storm": lambda case: known.get("elastic-storm")(),
+        "hierarchical": lambda case: _made("hierarchical", most_s=_target(case), slots=_slots(case.app)),
+        "dhalion": lambda case: known.get("dhalion")(),
+        "hpa": lambda case: known.get("hpa")(),
+    }
+    found = known.available()
+    makers |= {name: _plain(name) for name in ("flink-autoscaler", "edrp") if name in found}
+    if only is None:
+        return makers
+    names = [only] if isinstance(only, str) else list(only)
+    if unknown := [n for n in names if n not in makers]:
+        raise NotFoundError(f"policy {unknown[0]!r}", expected=f"some of {', '.join(makers)}", fix="correct the name")
+    return {name: makers[name] for name in names}
+
+
+def static(case: Case, times: float) -> Made:
+    """What keeps up with so many times the greatest rate of the load, from first to last."""
+    rates = _peak(case.app, case.workload, case.rules.duration_s) * times / ROOM
+    asked = needs(case.app.topology, case.app.plant, rates)
+    counts = {n: fewest(case.app.topology, case.app.plant, n, asked[n]) for n in case.app.topology.order}
+    return Static(), Deployment(counts, case.app.workers)
+
+
+def autrascale(case: Case, *, transfer: bool) -> Policy:
+    """With models of runs at a third and at two thirds of the job's peak, or without any."""
+    plain = _made("autrascale", target_latency_s=_target(case), most=_most(case))
+    if not transfer:
+        return replace(plain, transfer="off")  # type: ignore[type-var]
+    return replace(plain, library=_library(case.app.topology, _Held(case.app), plain))  # type: ignore[type-var]
+
+
+def stela(case: Case) -> Made:
+    """Machines as DS2's wishes need them, of as many slots as all instances on all nodes; it begins with the fewest."""
+    from .question import started
+
+    per_machine, nodes = _slots(case.app), len(case.app.plant.nodes)
+    first = started(case.app, case.workload)
+    trigger = Machines(known.get("ds2")(), per_machine, nodes)
+    policy = _made("stela", trigger=trigger, machines=tuple(case.app.plant.nodes))
+    return policy, replace(first, workers=min(nodes, max(1, math.ceil(first.instances / per_machine))))
+
+
+def elysium(case: Case, *, proactive: bool) -> Policy:
+    """With the profile of a warm-up run; proactive with the minutes of earlier replays as the past."""
+    app, nodes = case.app, case.app.plant.nodes
+    cores = next(iter(nodes.values())).cores
+    policy = _made("elysium", learned=profiled(app), nodes=len(nodes), cores=min(128, cores))
+    if not proactive:
+        return policy
+    from ..predict import AutoRegression
+
+    past = earlier(case)
+    minutes = max((len(rates) for rates in past.values()), default=0)
+    return replace(  # type: ignore[type-var]
+        policy, mode="proactive", predictor=AutoRegression(), past=past, began_s=(MINUTE * minutes) % 604_800.0,
+        relearn=1000,
+    )  # fmt: skip
+
+
+def profiled(app: App) -> Profile:
+    """What half an hour under a load that sweeps all levels tells of a job that has room for them."""
+    return _profile(app.topology, _Held(app))
+
+
+def earlier(case: Case) -> dict[str, tuple[float, ...]]:
+    """Mean loads of the minutes of earlier replays of each source, with seeds of their own."""
+    minutes: dict[str, list[float]] = {s: [] for s in case.app.topology.sources}
+    t = np.arange(0.0, max(MINUTE, case.rules.duration_s // MINUTE * MINUTE), 5.0) + 2.5
+    for replay in range(REPLAYS):
+        other = seeded(case.workload, case.app, 100_000 + REPLAYS * case.seed + replay)
+        for source, load in by_source(case.app.topology, other).items():
+            minutes[source] += load.rates(t).reshape(-1, 12).mean(axis=1).tolist()
+    return {s: tuple(rates) for s, rates in minutes.items()}
+
+
+@dataclass(frozen=True)
+class Machines(Knobs):
+    """Another policy's wish for instances as one for machines: so many slots each, and no more than there are."""
+
+    policy: Policy
+    per_machine: int = knob(4, "slots of a machine", low=1, high=100_000)
+    machines: int = knob(4, "machines there are", low=1, high=10_000)
+    name = "machines"
+
+    def init(self, topology: Topology, seed: int = 0) -> Any:
+        return self.policy.init(topology, seed)
+
+    def step(self, state: Any, snapshot: Snapshot) -> tuple[Any, Decision]:
+        state, decision = self.policy.step(state, snapshot)
+        wanted = min(self.machines, max(1, math.ceil(decision.deployment.instances / self.per_machine)))
+        now = snapshot.deployment
+        return state, Decision(replace(now, workers=wanted), {**decision.why, "machines": wanted})
+
+
+class _Held:
+    """An application as one key of a cache, whatever of it can be hashed."""
+
+    def __init__(self, app: App):
+        self.app = app
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and other._key == self._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> Any:
+        return self.app.topology, self.app.plant, peak_rate(self.app), self.app.workers
+
+
+@lru_cache(maxsize=32)
+def _profile(topology: Topology, held: _Held) -> Profile:
+    top = peak_rate(held.app)
+    counts = _at(held.app, top)
+    swept = Sine(0.55 * top, 0.44 * top, 1200.0)
+    calm = replace(held.app, plant=replace(held.app.plant, faults=()))
+    return learn(run(Static(), calm.simulator(swept, parallelism=counts, seed=99), steps=180))
+
+
+@lru_cache(maxsize=32)
+def _library(topology: Topology, held: _Held, policy: Any) -> Any:
+    """What AuTraScale learned in an hour at each of two rates."""
+    app = replace(held.app, plant=replace(held.app.plant, faults=()))
+    for part in (1 / 3, 2 / 3):
+        load = Constant(part * peak_rate(app))
+        last = None
+        for last in mape(policy, app.simulator(load, seed=99), steps=360):
+            pass
+        assert last is not None
+        policy = replace(policy, library=policy.learned(last.state))
+    return policy.library
+
+
+def _at(app: App, rate: float) -> dict[str, int]:
+    shares = np.array([1.0 if not app.topology.upstream(n) else 0.0 for n in app.topology.order])
+    asked = needs(app.topology, app.plant, shares * rate / max(1.0, shares.sum()) / ROOM)
+    return {n: fewest(app.topology, app.plant, n, asked[n]) for n in app.topology.order}
+
+
+def _peak(app: App, workload: Loads, duration_s: float) -> Any:
+    times = np.arange(2.5, max(5.0, duration_s), 5.0)
+    return offered(by_source(app.topology, workload), app.topology, times).max(axis=0)
+
+
+def _plain(name: str) -> Callable[[Case], Policy]:
+    return lambda case: known.get(name)()
+
+
+def _made(name: str, **knobs: Any) -> Policy:
+    return known.get(name)(**knobs)
+
+
+def _target(case: Case) -> float:
+    return min(60.0, max(1e-3, case.app.target_latency_s if case.rules.slo_s is None else case.rules.slo_s))
+
+
+def _most(case: Case) -> int:
+    return min(4096, max(o.max_parallelism for o in case.app.topology.operators))
+
+
+def _slots(app: App) -> int:
+    """Slots of a node: enough nodes have room for what the job's peak needs, and all together for twice as much."""
+    return max(1, math.ceil(2 * sum(_at(app, peak_rate(app)).values()) / len(app.plant.nodes)))

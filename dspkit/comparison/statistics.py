@@ -1,0 +1,176 @@
+r"""What a table of runs says of its policies: means with bootstrap intervals, ranks, wins, ties and losses.
+
+Runs of one load and seed belong together: they met the same bursts and the same noise. So policies are compared case by
+case, on the cases that all of them finished, and a resample draws cases, with all their policies, not runs. Seeds are
+drawn within each load, job and plant, as these were chosen and not drawn.
+
+Intervals are percentiles of the resampled means. With few seeds such intervals are too narrow, by the factor
+$\sqrt{(n-1)/n}$ and for want of Student's tails; the percentiles are therefore taken further out, at
+$\Phi(-\sqrt{n/(n-1)}\;t_{\alpha/2,\,n-1})$ [hesterberg2015].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import KnobError, MetricError
+from .runs import KEYS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CASE, STRATUM = ["load", "job", "plant", "seed"], ["load", "job", "plant"]
+BATCH = 4_000_000  # numbers that are drawn at once
+
+
+def ranking(
+    table: pd.DataFrame, score: str = "cost", *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Policies by their mean score, least first; a row each, intervals at `level`.
+
+    `mean`, `low`, `high`; `rank` and its interval; `over_best`: the mean difference from the first, case by case;
+    `runs` that count and `failed` ones. Who finished nothing comes last, without numbers.
+    """
+    import pandas as pd
+
+    wide, failed = _cases(table, score)
+    values, codes = wide.to_numpy(dtype=float), _strata(wide)
+    drawn = _resampled(values, codes, resamples, seed)
+    low, high = _ends(drawn, codes, level)
+    means = wide.mean().to_numpy()
+    best = int(means.argmin())
+    over_low, over_high = _ends(drawn - drawn[:, [best]], codes, level)
+    ranks = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") + 1
+    tail = (1 - level) / 2
+    rank_low, rank_high = np.quantile(ranks, (tail, 1 - tail), axis=0, method="inverted_cdf")
+    out = pd.DataFrame(
+        {
+            "policy": wide.columns, "runs": len(wide), "failed": [failed.get(p, 0) for p in wide.columns],
+            "mean": means, "low": low, "high": high, "rank": means.argsort().argsort() + 1,
+            "rank_low": rank_low.astype(int), "rank_high": rank_high.astype(int),
+            "over_best": means - means[best], "over_low": over_low, "over_high": over_high,
+        }
+    ).sort_values(["mean", "policy"], ignore_index=True)  # fmt: skip
+    nobody = [p for p in failed if p not in wide.columns]
+    if nobody:
+        out = out.astype({"rank": float, "rank_low": float, "rank_high": float})
+        lost = pd.DataFrame({"policy": nobody, "runs": 0, "failed": [failed[p] for p in nobody]})
+        out = pd.concat([out, lost], ignore_index=True)
+    return out
+
+
+def difference(
+    table: pd.DataFrame, one: str, other: str, score: str = "cost", *, level: float = 0.95, resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Mean of one policy's score less the other's, case by case, and its interval.
+
+    >>> import pandas as pd
+    >>> rows = [(p, "sine", "job", "own", s, s + (p == "b")) for p in "ab" for s in range(8)]
+    >>> difference(pd.DataFrame(rows, columns=["policy", "load", "job", "plant", "seed", "cost"]), "b", "a")
+    (1.0, 1.0, 1.0)
+    """
+    for name in (one, other):
+        _known(table, name)
+    wide, _ = _cases(table[table.policy.isin([one, other])], score)
+    if one not in wide or other not in wide:
+        raise MetricError(f"{one!r} and {other!r}", expected="cases that both finished", fix="look at their errors")
+    apart, codes = (wide[one] - wide[other]).to_numpy(dtype=float)[:, None], _strata(wide)
+    low, high = _ends(_resampled(apart, codes, resamples, seed), codes, level)
+    return float(apart.mean()), float(low[0]), float(high[0])
+
+
+def win_tie_loss(table: pd.DataFrame, score: str = "cost", *, tie: float = 0.01) -> pd.DataFrame:
+    """For each pair of policies in how many cases the first has the lower score, within `tie` of it, or the higher.
+
+    A tie is a difference of at most that part of the greater of the two. Wins, ties and losses add up to `cases`.
+    """
+    import pandas as pd
+
+    if not 0 <= tie < 1:
+        raise KnobError(f"tie={tie!r}", expected="a share from 0 to 1", fix="as in 0.01")
+    wide, _ = _cases(table, score)
+    rows = []
+    for one in wide.columns:
+        for other in wide.columns:
+            if one != other:
+                a, b = wide[one].to_numpy(), wide[other].to_numpy()
+                same = np.abs(a - b) <= tie * np.maximum(np.abs(a), np.abs(b))
+                wins, losses = int(((a < b) & ~same).sum()), int(((a > b) & ~same).sum())
+                rows.append((one, other, wins, int(same.sum()), losses, len(wide)))
+    return pd.DataFrame(rows, columns=["policy", "against", "wins", "ties", "losses", "cases"])
+
+
+def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> tuple[
+    float, float
+]:  # fmt: skip
+    """The interval of the mean of independent values, as `ranking` has it."""
+    numbers = np.asarray(list(values), dtype=float)
+    if not len(numbers) or not np.isfinite(numbers).all():
+        raise MetricError(f"{len(numbers)} values"[:80], expected="finite numbers, at least one", fix="drop the others")
+    codes = np.zeros(len(numbers), dtype=int)
+    low, high = _ends(_resampled(numbers[:, None], codes, resamples, seed), codes, level)
+    return float(low[0]), float(high[0])
+
+
+def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Scores by case (rows) and policy, of cases that all finished who finished any; and each one's failed runs."""
+    if missing := [c for c in (*KEYS, score) if c not in table]:
+        raise MetricError(f"a table without {missing[0]!r}", expected=f"some of {list(table)}", fix="see dspkit.compare")
+    if table.duplicated([*KEYS]).any():
+        raise MetricError("rows of one run twice", expected="each run once", fix="drop the duplicates")
+    wide = table.pivot(index=CASE, columns="policy", values=score)
+    failed = wide.isna().sum().astype(int).to_dict()
+    order = [p for p in dict.fromkeys(table.policy) if wide[p].notna().any()]
+    known = wide[order].dropna()
+    if known.empty:
+        raise MetricError(f"no case of {score!r} that all finished", expected="at least one", fix="look at the errors")
+    return known, {p: failed[p] for p in dict.fromkeys(table.policy)}
+
+
+def _strata(wide: pd.DataFrame) -> Array:
+    """Of each case the number of its load, job and plant."""
+    return np.asarray(wide.index.droplevel("seed").factorize()[0])
+
+
+def _resampled(values: Array, codes: Array, resamples: int, seed: int) -> Array:
+    """Means of each column over resampled cases: [resample, column]."""
+    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 10:
+        raise KnobError(f"resamples={resamples!r}", expected="a number from 10 up", fix="as in 2000")
+    random = np.random.default_rng(seed)
+    sums = np.zeros((resamples, values.shape[1]))
+    for code in np.unique(codes):
+        mine = values[codes == code]
+        n = len(mine)
+        for at in range(0, resamples, size := max(1, BATCH // n)):
+            count = min(size, resamples - at)
+            weights = random.multinomial(n, np.full(n, 1 / n), size=count)
+            sums[at : at + count] += weights @ mine
+    return sums / len(values)
+
+
+def _ends(drawn: Array, codes: Array, level: float) -> tuple[Array, Array]:
+    """Percentiles, taken as far out as so few cases ask for."""
+    from scipy.special import ndtr, stdtrit
+
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
+        raise KnobError(f"level={level!r}", expected="a share from 0.5 to 1", fix="as in 0.95")
+    strata = len(np.unique(codes))
+    n = len(codes) / strata
+    if n < 2:  # one seed tells nothing of others
+        nothing = np.full(drawn.shape[1], np.nan)
+        return nothing, nothing
+    free = max(1.0, len(codes) - strata)
+    tail = float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(free, (1 + level) / 2)))
+    low, high = np.quantile(drawn, (tail, 1 - tail), axis=0)
+    return low, high
+
+
+def _known(table: pd.DataFrame, name: str) -> None:
+    if name not in set(table["policy"]):
+        raise MetricError(f"policy {name!r}", expected=f"one of {', '.join(dict.fromkeys(table.policy))}", fix="check it")

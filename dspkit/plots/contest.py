@@ -1,0 +1,177 @@
+"""Policies beside each other: cost against violations, who beats whom, and what an oracle would have run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import MetricError
+from ..history import History
+from .base import MOST_POINTS, PALETTE, Plot, Spec, axis, plot, si
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon", "hexagon")
+SHADES = [[0.0, "#F7B977"], [0.5, "#FFFFFF"], [1.0, "#8EC5E8"]]  # light enough for black numbers on all of them
+WORDS = {
+    "instance_seconds": "instance-seconds", "node_seconds": "node-seconds", "late_share": "late, % of the time",
+    "lost_share": "events lost, %", "regret_share": "regret, % of the oracle's cost", "cost": "cost, instance-seconds",
+}  # fmt: skip
+
+
+class Planned(Protocol):
+    """What the oracle's picture needs: `comparison.Oracle` has it."""
+
+    @property
+    def cost(self) -> float: ...
+    @property
+    def window_s(self) -> float: ...
+    @property
+    def rates(self) -> tuple[float, ...]: ...
+    @property
+    def instances(self) -> list[int]: ...
+
+
+def pareto(
+    table: pd.DataFrame, x: str = "instance_seconds", y: str = "late_share", *, title: str = "", level: float = 0.95
+) -> Plot:
+    """A point each policy: mean `x` against mean `y` over the cases that all finished, with bootstrap intervals.
+
+    Those that no other policy beats in both are joined.
+    """
+    from ..comparison.statistics import ranking
+
+    across, up = (ranking(table, score, level=level).set_index("policy") for score in (x, y))
+    names = [p for p in dict.fromkeys(table["policy"]) if p in across.index and across["mean"][p] == across["mean"][p]]
+    times = [100.0 if score.endswith("_share") else 1.0 for score in (x, y)]
+    points = {p: (times[0] * float(across["mean"][p]), times[1] * float(up["mean"][p])) for p in names}
+    best = _unbeaten(points)
+    traces: list[Spec] = [
+        {
+            "type": "scatter", "mode": "lines", "name": "beaten by none", "hoverinfo": "skip",
+            "x": [points[p][0] for p in best], "y": [points[p][1] for p in best],
+            "line": {"color": "#999999", "width": 1.5, "shape": "hv", "dash": "dot"},
+        }
+    ]  # fmt: skip
+    for i, p in enumerate(names):
+        bars = [_bars(frame.loc[p], factor) for frame, factor in ((across, times[0]), (up, times[1]))]
+        traces.append({
+            "type": "scatter", "mode": "markers", "name": escape(p), "x": [points[p][0]], "y": [points[p][1]],
+            "marker": {"size": 11 if p in best else 9, "color": PALETTE[i % len(PALETTE)],
+                       "symbol": MARKS[i // len(PALETTE) + (i % 2) * 4 if i < 2 * len(PALETTE) else i % len(MARKS)],
+                       "line": {"width": 1, "color": "#222222"}},
+            "error_x": bars[0], "error_y": bars[1],
+            "hovertemplate": f"{escape(p)}<br>%{{x:,.0f}}<br>%{{y:.2f}}<extra></extra>",
+        })  # fmt: skip
+    layout = {
+        "xaxis": axis(_words(x), rangemode="tozero"), "yaxis": axis(_words(y), rangemode="tozero"),
+        "legend": {"x": 1.02, "y": 1, "xanchor": "left"},
+    }  # fmt: skip
+    cheap, calm = min(names, key=lambda p: points[p][0]), min(names, key=lambda p: points[p][1])
+    told = (
+        f"Of {len(names)} policies {len(best)} are beaten by none in both: {', '.join(best)}. The least "
+        f"{_plainly(x)} has {cheap} ({si(points[cheap][0])}), the least {_plainly(y)} {calm} ({points[calm][1]:.3g})."
+    )
+    return plot(traces, layout, told, height=460, title=title)
+
+
+def contest(duels: pd.DataFrame, *, title: str = "") -> Plot:
+    """`win_tie_loss` as a map: in how many cases of a hundred the policy of the row wins against that of the column."""
+    if missing := [c for c in ("policy", "against", "wins", "ties", "losses", "cases") if c not in duels]:
+        raise MetricError(f"no column {missing[0]!r}", expected="a table of win_tie_loss", fix="pass that")
+    if duels.empty:
+        raise MetricError("no duels", expected="two policies at least", fix="compare more")
+    names = list(dict.fromkeys(duels["policy"]))
+    by = {(r.policy, r.against): r for r in duels.itertuples()}
+    cells: list[list[float | None]] = []
+    texts: list[list[str]] = []
+    for one in names:
+        rows = [by.get((one, other)) for other in names]
+        cells.append([None if r is None else 100 * (r.wins - r.losses) / r.cases for r in rows])
+        texts.append(["" if r is None else f"{r.wins} / {r.ties} / {r.losses}" for r in rows])
+    labels = [escape(n) for n in names]
+    few = len(names) <= 9
+    heat: Spec = {
+        "type": "heatmap", "x": labels, "y": labels, "z": cells, "text": texts, "colorscale": SHADES,
+        "zmin": -100, "zmax": 100, "xgap": 1, "ygap": 1, "hoverongaps": False,
+        "colorbar": {"title": {"text": "wins less<br>losses, %"}, "thickness": 10},
+        "hovertemplate": "%{y} against %{x}<br>wins / ties / losses: %{text}<extra></extra>",
+    }  # fmt: skip
+    if few:
+        heat |= {"texttemplate": "%{text}", "textfont": {"size": 11, "color": "black"}}
+    net = {n: sum(by[n, m].wins - by[n, m].losses for m in names if m != n) for n in names}
+    first, last = max(names, key=lambda n: net[n]), min(names, key=lambda n: net[n])
+    layout = {
+        "xaxis": axis("against", tickangle=-35, showgrid=False),
+        "yaxis": axis("", autorange="reversed", showgrid=False),
+    }
+    told = (
+        f"Over {int(duels['cases'].iloc[0])} cases {first} wins most duels less those it loses ({net[first]:+d}), "
+        f"{last} fewest ({net[last]:+d})."
+    )
+    return plot([heat], layout, told, height=max(300, 140 + 26 * len(names)), title=title)
+
+
+def oracle(found: Planned, histories: Mapping[str, History], *, title: str = "") -> Plot:
+    """The load, and below it the instances that the oracle would have run beside those of policies."""
+    t = [found.window_s * i for i in range(len(found.rates))]
+    step = max(1, len(t) // MOST_POINTS)
+    load: Spec = {
+        "type": "scatter", "mode": "lines", "name": "load", "x": t[::step], "y": list(found.rates[::step]),
+        "line": {"color": "#777777", "width": 1.5, "shape": "hv"}, "yaxis": "y2", "showlegend": False,
+        "hovertemplate": "t = %{x:,.0f} s: %{y:,.0f} records/s<extra></extra>",
+    }  # fmt: skip
+    traces = [load, _steps(t, found.instances, "oracle", PALETTE[6], 2.5, "solid")]
+    for i, (name, history) in enumerate(histories.items()):
+        counts = [s.snapshot.deployment.instances for s in history]
+        times = [s.snapshot.t - s.snapshot.window_s for s in history]
+        traces.append(_steps(times, counts, name, PALETTE[i % 6], 1.8, ("dash", "dot", "dashdot")[i % 3]))
+    layout = {
+        "xaxis": axis("time, s"),
+        "yaxis": axis("instances", domain=[0, 0.64], rangemode="tozero"),
+        "yaxis2": axis("records/s", domain=[0.7, 1], rangemode="tozero"),
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    }
+    used = found.window_s * sum(found.instances)
+    said = ", ".join(
+        f"{name} {si(sum(s.snapshot.deployment.instances * s.snapshot.window_s for s in h))}"
+        for name, h in histories.items()
+    )
+    told = f"Instance-seconds: oracle {si(used)}{', ' + said if said else ''}. The oracle's cost is {si(found.cost)}."
+    return plot(traces, layout, told, height=420, title=title)
+
+
+def _steps(t: Sequence[float], y: Sequence[float], name: str, colour: str, width: float, dash: str) -> Spec:
+    return {
+        "type": "scatter", "mode": "lines", "name": escape(name), "x": list(t), "y": list(y),
+        "line": {"color": colour, "width": width, "shape": "hv", "dash": dash},
+        "hovertemplate": f"{escape(name)}: %{{y}} at t = %{{x:,.0f}} s<extra></extra>",
+    }  # fmt: skip
+
+
+def _bars(row: Any, factor: float) -> Spec:
+    low, high, mean = (factor * float(row[name]) for name in ("low", "high", "mean"))
+    if low != low:
+        return {"visible": False}
+    return {"type": "data", "symmetric": False, "array": [high - mean], "arrayminus": [mean - low],
+            "thickness": 1, "width": 3, "color": "#555555"}  # fmt: skip
+
+
+def _unbeaten(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Those that no other is at most as great as in both and less in one, by x."""
+    names = [
+        p
+        for p, (a, b) in points.items()
+        if not any(c <= a and d <= b and (c, d) != (a, b) for q, (c, d) in points.items() if q != p)
+    ]
+    return sorted(names, key=lambda p: points[p])
+
+
+def _words(score: str) -> str:
+    return WORDS.get(score, f"{score.removesuffix('_s').replace('_', ' ')}, s" if score.endswith("_s") else score)
+
+
+def _plainly(score: str) -> str:
+    return _words(score).partition(",")[0]
