@@ -143,6 +143,19 @@ def one_step(runs: Running, *, printed: bool = False) -> Any:
     return keep
 
 
+def change_of(found: Options, downtime: Downtime, runs: Running) -> Change:
+    """What each option means for the downtime."""
+    hosts: Any = runs.counts.any(axis=0)
+    seconds, at = [], []
+    for i, rows in enumerate(found.counts):
+        lost, old = bool(runs.lost[i]), runs.counts[i]
+        seconds.append(downtime.operators_s(i, old, rows, lost=lost, hosts=hosts))
+        same = np.flatnonzero((rows == old).all(axis=1))
+        at.append(None if lost or not len(same) else int(same[0]))
+    restart = max(downtime.restart_s(i, old) for i, old in enumerate(runs.counts))
+    return Change(tuple(seconds), restart, tuple(at))
+
+
 def elastic_program(
     found: Options, downtime: Downtime, runs: Running | None, objective: Objective, limits: Limits, *,
     thesis: bool = False,
@@ -152,15 +165,7 @@ def elastic_program(
     if runs is None:
         first = objective._replace(downtime=0.0)
         return replica_program(found, first, limits=limits._replace(downtime_s=math.inf), thesis=thesis)
-    hosts: Any = runs.counts.any(axis=0)
-    seconds, at = [], []
-    for i, rows in enumerate(found.counts):
-        lost, old = bool(runs.lost[i]), runs.counts[i]
-        seconds.append(np.array([downtime.operator_s(i, old, row, lost=lost, hosts=hosts) for row in rows]))
-        same = np.flatnonzero((rows == old).all(axis=1))
-        at.append(None if lost or not len(same) else int(same[0]))
-    restart = max(downtime.restart_s(i, old) for i, old in enumerate(runs.counts))
-    change = Change(tuple(seconds), restart, tuple(at))
+    change = change_of(found, downtime, runs)
     return replica_program(found, objective, limits=limits, change=change, thesis=thesis)
 
 
@@ -185,6 +190,8 @@ class _Search:
         details: dict[str, Any] = {}
         if self.solver == "brute":
             deployment, bound = exhaust(found, lambda deployment: self.loss(deployment, limits))
+        elif self.solver == "own":
+            deployment, bound, details = self.own(found, limits)
         else:
             from .highs import optimum
 
@@ -192,12 +199,30 @@ class _Search:
             left = self.time_limit_s - self.seconds
             z, bound, details = optimum(program, time_limit_s=left, gap=self.gap)
             deployment = program.deployment(z)
+        if self.solver != "brute":
             replica_check(self.downtime.problem, deployment)
         deployment, loss = self.settled(deployment, limits)
         made = ElasticAnswer(
             self.downtime, self.runs, deployment, loss, bound, self.seconds, self.solver, status, details
         )
         return made if status else replace(made, status="optimal" if made.proven else "gap")
+
+    def own(self, found: Options, limits: Limits) -> tuple[Replicas, float, dict[str, Any]]:
+        """By branch and bound."""
+        from .replica_branch import branch_replicas
+
+        left = self.time_limit_s - self.seconds
+        if self.runs is None:
+            first = self.objective._replace(downtime=0.0)
+            limits = limits._replace(downtime_s=math.inf)
+            return branch_replicas(found, first, limits, time_limit_s=left, gap=self.gap)
+        start, now = None, self.runs.counts
+        if not self.runs.lost.any() and not replica_violations(self.downtime.problem, now):
+            start = (now, self.loss(now, limits))
+        change = change_of(found, self.downtime, self.runs)
+        return branch_replicas(
+            found, self.objective, limits, change=change, start=start, time_limit_s=left, gap=self.gap
+        )
 
     def loss(self, deployment: Replicas, limits: Limits) -> float:
         """The objective; infinite above a limit."""
