@@ -218,7 +218,7 @@ class _Search:
             return branch_replicas(found, first, limits, time_limit_s=left, gap=self.gap)
         start, now = None, self.runs.counts
         if not self.runs.lost.any() and not replica_violations(self.downtime.problem, now):
-            start = (now, self.loss(now, limits))
+            start = (now, mine) if math.isfinite(mine := self.loss(now, limits)) else None
         change = change_of(found, self.downtime, self.runs)
         return branch_replicas(
             found, self.objective, limits, change=change, start=start, time_limit_s=left, gap=self.gap

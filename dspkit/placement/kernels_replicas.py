@@ -98,15 +98,18 @@ def dig(
     delay: Array, nearest: Array, toll: Array, toll_ahead: Array, fare: Array, tolled: bool, node_loss: Array,
     link_loss: Array, linked: bool, rate: Array, width_per_s: Array, narrow: bool, support_only: bool,
     # weights and limits
-    weight: float, idle: float, most_s: float, most_price: float, cheapest: Array,
+    weight: float, idle: float, dearer: float, most_s: float, most_price: float, cheapest: Array,
     # the way to where the search stands
     chosen: Array, done: Array, reach: Array, free: Array, used: Array, pairs: Array, load: Array, share: Array,
     child: Array, child_bound: Array, children: Array, position: Array, best_rows: Array, best_loss: Array,
     # room for bounds
-    room: Array, arrive: Array, stay: Array, away: Array, here: Array, best: Array, stay_s: Array, away_s: Array,
-    here_s: Array, best_s: Array, nothing: Array, no_toll: Array,
+    room: Array, arrive: Array, stay: Array, away: Array, here: Array, best: Array, stay_2: Array, away_2: Array,
+    here_2: Array, best_2: Array, nothing: Array, no_toll: Array,
 ) -> int:  # fmt: skip
     """Look at up to `steps` more branches, at most `width` of each; 1 once there are none, else 0.
+
+    Below a limit of the response time a second bound counts: that each second above it costs `dearer` more (Lagrange), or,
+    as long as nothing was found or if that helps nothing, that no way takes longer.
 
     state: 0 level, 1 whether it is to be looked at, 2 branches so far. done[level]: 0 extra, 1 downtime, 2 response
     at sinks, 3 price, 4 loss by links and nodes.
@@ -116,6 +119,9 @@ def dig(
     for _ in range(steps):
         level = state[0]
         bar = best_loss[0] - max(cutoff, 1e-9) * abs(best_loss[0]) - 1e-12 if best_loss[0] < np.inf else np.inf
+        priced = dearer > 0.0 and bar < np.inf
+        weight_2 = weight + dearer if priced else 1.0
+        bar_2 = bar + dearer * most_s if priced else most_s
         if state[1] == 0:  # on to the next child
             while level >= 0:
                 at = position[level]
@@ -155,24 +161,25 @@ def dig(
         )  # fmt: skip
         if limited:
             onward(
-                level, room, 1.0, nothing, unit, heads, succ, via, single, spread, delay, nearest,
-                no_toll, stay_s, away_s, here_s, best_s,
+                level, room, weight_2, extra if priced else nothing, unit, heads, succ, via, single, spread, delay,
+                nearest, toll_ahead if priced else no_toll, stay_2, away_2, here_2, best_2,
             )  # fmt: skip
         so_far = done[level, 0] + done[level, 4]
-        others, others_s = weight * done[level, 2], done[level, 2]
+        others, others_2 = weight * done[level, 2], weight_2 * done[level, 2]
         for p in range(level):
             for at in range(heads[p], heads[p + 1]):
                 s = succ[at]
                 if s > level:
-                    least, least_s = np.inf, np.inf
+                    least, least_2 = np.inf, np.inf
                     for u in range(nodes):
                         if reach[p, u] < np.inf:
                             least = min(least, weight * reach[p, u] + best[s, u])
                             if limited:
-                                least_s = min(least_s, reach[p, u] + best_s[s, u])
+                                least_2 = min(least_2, weight_2 * reach[p, u] + best_2[s, u])
                     others = max(others, least)
-                    others_s = max(others_s, least_s) if limited else 0.0
-        if so_far + idle * done[level, 1] + others >= bar or others_s > most_s:
+                    others_2 = max(others_2, least_2) if limited else 0.0
+        so_far += idle * done[level, 1]
+        if so_far + others >= bar or (limited and others_2 + (so_far if priced else 0.0) > bar_2):
             state[0] = level - 1
             continue
         for u in range(nodes):
@@ -194,10 +201,10 @@ def dig(
             if not fits:
                 continue
             ready = came + seconds[o]
-            if not ready < np.inf:
+            if not ready < np.inf or ready > most_s:
                 continue
             n = size[o]
-            more = so_far + extra[level, n] + idle * max(done[level, 1], moved[o])
+            more = so_far + extra[level, n] + idle * max(0.0, moved[o] - done[level, 1])
             low = more + max(others, weight * ready)
             if low >= bar:
                 continue
@@ -223,9 +230,12 @@ def dig(
                 continue
             if limited:
                 rest = 0.0 if ended else _rest(
-                    level, where[o], support[o], left, 1.0, heads, succ, delay, stay_s, away_s, best_s, np.inf
+                    level, where[o], support[o], left, weight_2, heads, succ, delay, stay_2, away_2, best_2, np.inf
                 )
-                if ready + rest > most_s:
+                low_2 = max(others_2, weight_2 * ready + rest)
+                if priced:
+                    low = max(low, more + low_2 - dearer * most_s)
+                if low_2 + (more if priced else 0.0) > bar_2:
                     continue
             child[level, found], child_bound[level, found] = o, max(low, bound[o])
             found += 1

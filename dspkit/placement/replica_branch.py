@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import InfeasibleError, PlacementError
 from .kernels_replicas import bounds, dig, onward
+from .multisets import neighbours
 from .replica_metrics import Objective
 from .replica_options import Options
 from .replica_problem import Replicas
@@ -28,6 +29,8 @@ STEPS = 400  # branches between two looks at the clock
 UNITS = 64  # of room on a node, at most
 WIDTHS = (1, 2, 3, 5, 8)  # children looked at of each branch, in short searches for a first deployment
 SHORT = 2_000  # branches of each
+LARGE = 300  # options of an operator above which a local search comes first
+STEPS_NEAR = 10_000  # branches of each of its steps
 
 
 class Branching:
@@ -49,7 +52,6 @@ class Branching:
     def _list(self, change: Change | None) -> None:
         """Options of all operators, one after the other."""
         firsts, rows, seconds, prices, moves = [0], [], [], [], []
-        self.picked: list[Array] = []  # which option of its operator each of ours is
         least = np.zeros(self.levels)
         self.extra = np.zeros((self.levels, self.most + 1))
         for k, i in enumerate(self.order):
@@ -69,7 +71,6 @@ class Branching:
             least[k] = price[may].min()
             self.extra[k, counts[may].sum(axis=1)] = self.objective.cost * (price[may] - least[k])
             firsts.append(firsts[-1] + len(may))
-            self.picked.append(may)
             rows.append(counts[may])
             seconds.append(self.options.times_s[i][may])
             prices.append(price[may])
@@ -94,14 +95,15 @@ class Branching:
         whole = bool((demand % 1 == 0).all()) and top <= UNITS
         self.scale = 1.0 if whole else UNITS / max(top, 1e-12)
         self.units = math.floor(min(top * self.scale, UNITS) + 1e-6) + 1
+        self.room = np.minimum(np.floor(capacity * self.scale + 1e-6), self.units - 1).astype(np.int64)
         self.unit = np.floor(demand * self.scale + 1e-9).astype(np.int64)
         shape = (self.levels, self.most + 1, self.nodes)
         self.single, self.spread = np.full(shape, np.inf), np.full(shape, np.inf)
-        for k in range(self.levels):
-            for o in range(self.first[k], self.first[k + 1]):
-                into = self.single if self.support[o] == 1 else self.spread
-                n, u = self.size[o], self.where[o, : self.support[o]]
-                into[k, n, u] = np.minimum(into[k, n, u], self.seconds[o])
+        of = np.repeat(np.arange(self.levels), np.diff(self.first))
+        for k in range(self.where.shape[1]):
+            for into, mine in ((self.single, self.support == 1), (self.spread, self.support > 1)):
+                mine = mine & (self.counts[:, k] > 0)
+                np.minimum.at(into, (of[mine], self.size[mine], self.where[mine, k]), self.seconds[mine])
         self.out = _adjacent(self.streams, self.levels)
         self.into = _adjacent([(j, i) for i, j in self.streams], self.levels)
         flipped = [(self.levels - 1 - j, self.levels - 1 - i) for i, j in self.streams]
@@ -128,33 +130,62 @@ class Branching:
 
     def bound_options(self) -> None:
         """A bound of each option, and the options of each operator sorted by it."""
-        shape = (self.levels, self.nodes, self.units)
-        room = np.minimum(np.floor(self.free0 * self.scale + 1e-6), self.units - 1).astype(np.int64)
-        ways = []
-        for backward in (False, True):
-            turn = slice(None, None, -1) if backward else slice(None)
-            heads, succ, via = self.back if backward else self.out
-            delay = np.ascontiguousarray(self.net.delay_s.T if backward else self.net.delay_s)
-            toll = np.ascontiguousarray(self.toll_ahead.transpose(0, 2, 1) if backward else self.toll_ahead)
-            stay, away = np.zeros(shape), np.zeros((self.levels, 2 * self.nodes))
-            here, best = np.zeros(shape[:2]), np.zeros(shape[:2])
-            arrays = [np.ascontiguousarray(a[turn]) for a in (self.extra, self.unit, self.single, self.spread)]
-            onward(
-                0, room, self.objective.response, arrays[0], arrays[1], heads, succ, via, arrays[2], arrays[3],
-                delay, self.nearest_back if backward else self.nearest, toll, stay, away, here, best,
-            )  # fmt: skip
-            ways.append((heads, succ, delay, stay, away, best))
-        self.bound = np.zeros(len(self.rows))
-        bounds(
-            self.first, self.where, self.counts, self.support, self.size, self.seconds, self.moved, self.bound, room,
-            self.constant, self.objective.response, self.objective.downtime, self.unit, self.extra, *ways[0], *ways[1],
-        )  # fmt: skip
+        self.dearer = self._dearer()
+        weight = self.objective.response
+        self.bound = self._bounds(weight, self.constant)
+        if self.dearer:
+            most_s = self.limits.response_s * (1 + 1e-9)
+            self.bound = np.maximum(
+                self.bound, self._bounds(weight + self.dearer, self.constant - self.dearer * most_s)
+            )
         for k, (a, b) in enumerate(zip(self.first, self.first[1:], strict=False)):
             by = a + np.argsort(self.bound[a:b], kind="stable")
             for name in ("rows", "seconds", "price", "moved", "size", "support", "counts", "where", "bound"):
                 mine = getattr(self, name)
                 mine[a:b] = mine[by]
-            self.picked[k] = self.picked[k][by - a]
+        self.floor = float(max(self.bound[a:b].min() for a, b in zip(self.first, self.first[1:], strict=False)))
+
+    def _ways(self, weight: float, backward: bool) -> tuple[Any, ...]:
+        """What comes after each operator at least, or before it."""
+        turn = slice(None, None, -1) if backward else slice(None)
+        heads, succ, via = self.back if backward else self.out
+        delay = np.ascontiguousarray(self.net.delay_s.T if backward else self.net.delay_s)
+        toll = np.ascontiguousarray(self.toll_ahead.transpose(0, 2, 1) if backward else self.toll_ahead)
+        stay, away = np.zeros((self.levels, self.nodes, self.units)), np.zeros((self.levels, 2 * self.nodes))
+        here, best = np.zeros((self.levels, self.nodes)), np.zeros((self.levels, self.nodes))
+        extra, unit, single, spread = (
+            np.ascontiguousarray(a[turn]) for a in (self.extra, self.unit, self.single, self.spread)
+        )
+        near = self.nearest_back if backward else self.nearest
+        onward(
+            0, self.room, weight, extra, unit, heads, succ, via, single, spread, delay, near, toll, stay, away, here,
+            best,
+        )  # fmt: skip
+        return heads, succ, delay, stay, away, best
+
+    def _bounds(self, weight: float, constant: float) -> Array:
+        found = np.zeros(len(self.rows))
+        bounds(
+            self.first, self.where, self.counts, self.support, self.size, self.seconds, self.moved, found, self.room,
+            constant, weight, self.objective.downtime, self.unit, self.extra, *self._ways(weight, False),
+            *self._ways(weight, True),
+        )  # fmt: skip
+        return found
+
+    def _dearer(self) -> float:
+        """By how much a second has to cost more for the bound to be best, as R_max may not be exceeded."""
+        if not math.isfinite(most_s := self.limits.response_s):
+            return 0.0
+        sources = [k for k in range(self.levels) if not any(j == k for _, j in self.streams)]
+
+        def floor(dearer: float) -> float:
+            best = self._ways(self.objective.response + dearer, False)[-1]
+            return max(float(best[k].min()) for k in sources) - dearer * most_s
+
+        unit = max(float(self.extra.max(initial=0.0)), self.objective.response * most_s, 1e-9) / most_s
+        tried = {dearer: floor(dearer) for dearer in (0.0, *(unit * np.geomspace(1e-3, 1e3, 31)))}
+        best = max(tried, key=lambda d: tried[d])
+        return best if tried[best] > tried[0.0] + 1e-9 else 0.0
 
 
 def _adjacent(streams: list[tuple[int, int]], levels: int) -> tuple[Array, Array, Array]:
@@ -164,71 +195,120 @@ def _adjacent(streams: list[tuple[int, int]], levels: int) -> tuple[Array, Array
     return heads, np.array([streams[e][1] for e in by], np.int64), np.array(by, np.int64)
 
 
+class _Dig:
+    """One search over the options of `made`, that goes on where it stopped."""
+
+    def __init__(self, made: Branching, best: float):
+        self.made = made
+        levels, nodes = made.levels, made.nodes
+        shape = (levels, nodes, made.units)
+        self.many = int(np.diff(made.first).max())
+        self.state, self.ended = np.array([0, 1, 0], np.int64), False
+        done, free = np.zeros((levels + 1, 5)), np.zeros((levels + 1, nodes))
+        done[0, 0], free[0] = made.constant, made.free0
+        wide = (levels + 1, nodes, nodes) if made.tolled or made.linked or made.narrow else (levels + 1, 1, 1)
+        self.child_bound = np.zeros((levels, self.many))
+        self.children, self.position = np.zeros(levels, np.int64), np.zeros(levels, np.int64)
+        self.rows, self.least = np.full(levels, -1, np.int64), np.array([best])
+        width_per_s = made.net.bandwidth_per_s * (1 + 1e-9) + 1e-9
+        after = [np.zeros(shape), np.zeros((levels, 2 * nodes)), np.zeros(shape[:2]), np.zeros(shape[:2])]
+        limits = made.limits
+        self.arrays = (
+            made.first, made.where, made.counts, made.support, made.size, made.seconds, made.price, made.moved,
+            made.bound, *made.into, *made.out, made.demand, made.unit, made.scale, made.extra, made.single, made.spread,
+            made.net.delay_s, made.nearest, made.toll, made.toll_ahead, made.fare, made.tolled, made.node_loss,
+            made.link_loss, made.linked, made.app.rate_per_s, width_per_s, made.narrow,
+            made.options.problem.traffic == "support", made.objective.response, made.objective.downtime, made.dearer,
+            limits.response_s * (1 + 1e-9), limits.cost * (1 + 1e-9) + 1e-9, made.cheapest,
+            np.zeros(levels, np.int64), done, np.zeros((levels, nodes)), free, np.zeros((levels + 1, nodes), np.int64),
+            np.zeros(wide, np.int64), np.zeros(wide), np.zeros((levels, nodes)),
+            np.zeros((levels, self.many), np.int64), self.child_bound, self.children, self.position, self.rows,
+            self.least, np.zeros(nodes, np.int64), np.zeros(nodes), *after, *map(np.zeros_like, after),
+            np.zeros_like(made.extra), np.zeros_like(made.toll),
+        )  # fmt: skip
+
+    def dig(self, deadline: float, *, width: int = 0, most: float = math.inf, gap: float = 0.0) -> bool:
+        """Go on until all is looked at (True), or time or branches are over."""
+        while self.state[2] < most:
+            if dig(int(min(STEPS, most)), width or self.many, self.state, gap, *self.arrays):
+                return True
+            if time.perf_counter() > deadline:
+                break
+        return False
+
+    def again(self) -> None:
+        """From the start, with what was found."""
+        self.state[:] = 0, 1, 0
+
+    @property
+    def found(self) -> Replicas | None:
+        if self.rows[0] < 0:
+            return None
+        made = np.zeros((self.made.levels, self.made.nodes), np.int64)
+        made[self.made.order] = self.made.rows[self.rows]
+        return made
+
+    @property
+    def open(self) -> float:
+        """The least bound of what was not looked at."""
+        level, look = int(self.state[0]), int(self.state[1])
+        left = [math.inf]
+        for k in range(level + 1 - look):
+            at = self.position[k] - (1 if look and k == level - 1 else 0)
+            if at < self.children[k]:
+                left.append(float(self.child_bound[k, at]))
+        return min(left)
+
+
 def branch_replicas(
     found: Options, objective: Objective, limits: Limits = Limits(), *, change: Change | None = None,  # noqa: B008
     start: tuple[Replicas, float] | None = None, time_limit_s: float = math.inf, gap: float = 0.0,
 ) -> tuple[Replicas, float, dict[str, Any]]:  # fmt: skip
     """The best deployment, the bound below all others, and what the search did; `start`: one that may run, its loss."""
-    began = time.perf_counter()
+    deadline = time.perf_counter() + time_limit_s
     made = Branching(found, objective, limits, change)
     made.bound_options()
-    levels, nodes = made.levels, made.nodes
-    shape = (levels, nodes, made.units)
-    many = int(np.diff(made.first).max())
-    state = np.zeros(3, np.int64)
-    done, free = np.zeros((levels + 1, 5)), np.zeros((levels + 1, nodes))
-    done[0, 0], free[0] = made.constant, made.free0
-    wide = (levels + 1, nodes, nodes) if made.tolled or made.linked or made.narrow else (levels + 1, 1, 1)
-    child, child_bound = np.zeros((levels, many), np.int64), np.zeros((levels, many))
-    children, position = np.zeros(levels, np.int64), np.zeros(levels, np.int64)
-    rows, least = np.full(levels, -1, np.int64), np.array([math.inf if start is None else start[1]])
-    width_per_s = made.net.bandwidth_per_s * (1 + 1e-9) + 1e-9
-    after = [np.zeros(shape), np.zeros((levels, 2 * nodes)), np.zeros(shape[:2]), np.zeros(shape[:2])]
-    arrays = (
-        made.first, made.where, made.counts, made.support, made.size, made.seconds, made.price, made.moved, made.bound,
-        *made.into, *made.out, made.demand, made.unit, made.scale, made.extra, made.single, made.spread,
-        made.net.delay_s, made.nearest, made.toll, made.toll_ahead, made.fare, made.tolled, made.node_loss, made.link_loss,
-        made.linked, made.app.rate_per_s, width_per_s, made.narrow, found.problem.traffic == "support",
-        objective.response, objective.downtime, limits.response_s * (1 + 1e-9), limits.cost * (1 + 1e-9) + 1e-9,
-        made.cheapest, np.zeros(levels, np.int64), done, np.zeros((levels, nodes)), free,
-        np.zeros((levels + 1, nodes), np.int64), np.zeros(wide, np.int64), np.zeros(wide), np.zeros((levels, nodes)),
-        child, child_bound, children, position, rows, least, np.zeros(nodes, np.int64), np.zeros(nodes),
-        *after, *map(np.zeros_like, after), np.zeros_like(made.extra), np.zeros_like(made.toll),
-    )  # fmt: skip
-    ended, branches = False, 0
-    for width in (*(w for w in WIDTHS if w < many), many):
-        state[:] = 0, 1, 0
-        short = width < many
-        while not ended:
-            ended = bool(dig(min(STEPS, SHORT) if short else STEPS, width, state, gap, *arrays))
-            if time.perf_counter() - began > time_limit_s or (short and state[2] >= SHORT):
-                break
-        branches += int(state[2])
-        if time.perf_counter() - began > time_limit_s:
-            break
-        if short:
-            ended = False
-    best = float(least[0])
-    if math.isinf(best):
-        if not ended or width < many:
+    search = _Dig(made, math.inf if start is None else start[1])
+    for width in WIDTHS:
+        if width < search.many and time.perf_counter() < deadline:
+            search.again()
+            search.dig(deadline, width=width, most=SHORT, gap=gap)
+    best, least = start if start is not None else (None, math.inf)
+    if search.found is not None:
+        best, least = search.found, float(search.least[0])
+    if best is not None and search.many > LARGE:
+        best, least = climb(found, objective, limits, change, best, least, deadline)
+        if least < search.least[0]:
+            search.least[0], search.rows[:] = least, -1
+    search.again()
+    ended = time.perf_counter() < deadline and search.dig(deadline, gap=gap)
+    if search.found is not None:
+        best, least = search.found, float(search.least[0])
+    if best is None:
+        if not ended:
             raise PlacementError("no deployment in time", expected="one within the limit", fix="give it longer")
         raise InfeasibleError(
             "a problem without any feasible deployment", expected="room for all operators", fix="add capacity or links"
         )
-    bound = best - max(gap, 1e-9) * abs(best)
-    if width < many:
-        bound = min(bound, float(min(made.bound[a:b].min() for a, b in zip(made.first, made.first[1:], strict=False))))
-    elif not ended:
-        depth = int(state[0]) + (0 if state[1] else 1)
-        for k in range(min(depth, levels)):
-            nxt = position[k] - (1 if k == depth - 1 and state[1] else 0)
-            if nxt < children[k]:
-                bound = min(bound, float(child_bound[k, nxt]))
-    if rows[0] < 0:
-        assert start is not None
-        deployment = start[0]
-    else:
-        deployment = np.zeros((levels, nodes), np.int64)
-        deployment[made.order] = made.rows[rows]
-    details = {"branches": branches, "options": int(made.first[-1])}
-    return deployment, bound, details
+    bound = least - max(gap, 1e-9) * abs(least)
+    if not ended:
+        bound = min(bound, max(made.floor, search.open if search.state[2] else -math.inf))
+    return best, bound, {"branches": int(search.state[2]), "options": int(made.first[-1]), "floor": made.floor}
+
+
+def climb(
+    found: Options, objective: Objective, limits: Limits, change: Change | None, best: Replicas, least: float,
+    deadline: float,
+) -> tuple[Replicas, float]:  # fmt: skip
+    """A better deployment, all operators at once one step from where they run, again and again."""
+    while time.perf_counter() < deadline:
+        keep = [neighbours(rows, best[i]) for i, rows in enumerate(found.counts)]
+        near, changed = found.only(keep), None if change is None else change.only(keep)
+        made = Branching(near, objective, limits, changed)
+        made.bound_options()
+        search = _Dig(made, least)
+        search.dig(deadline, most=STEPS_NEAR)
+        if search.found is None or not search.least[0] < least - 1e-9 * abs(least):
+            break
+        best, least = search.found, float(search.least[0])
+    return best, least
