@@ -62,7 +62,7 @@ def onward(
 @lean
 def _rest(
     level: int, nodes_of: Array, count: int, left: int, weight: float, heads: Array, succ: Array, delay: Array,
-    stay: Array, away: Array, best: Array, cutoff: float,
+    stay: Array, away: Array, best: Array,
 ) -> float:  # fmt: skip
     """What comes after an operator that was just placed on these nodes, at least."""
     if count == 1:
@@ -70,8 +70,6 @@ def _rest(
     found = 0.0
     for k in range(count):
         found = max(found, away[level, nodes_of[k]])
-    if found >= cutoff:
-        return found
     for at in range(heads[level], heads[level + 1]):
         s, least = succ[at], np.inf
         for u in range(delay.shape[0]):
@@ -102,26 +100,25 @@ def dig(
     # the way to where the search stands
     chosen: Array, done: Array, reach: Array, free: Array, used: Array, pairs: Array, load: Array, share: Array,
     child: Array, child_bound: Array, children: Array, position: Array, best_rows: Array, best_loss: Array,
-    # room for bounds
-    room: Array, arrive: Array, stay: Array, away: Array, here: Array, best: Array, stay_2: Array, away_2: Array,
-    here_2: Array, best_2: Array, nothing: Array, no_toll: Array,
+    # room for bounds, one for each of the three
+    room: Array, arrive: Array, stay: Array, away: Array, here: Array, best: Array, nothing: Array, no_toll: Array,
+    ways: Array, bars: Array, others: Array,
 ) -> int:  # fmt: skip
     """Look at up to `steps` more branches, at most `width` of each; 1 once there are none, else 0.
 
-    Below a limit of the response time a second bound counts: that each second above it costs `dearer` more (Lagrange), or,
-    as long as nothing was found or if that helps nothing, that no way takes longer.
+    Three bounds count: of the loss; below a limit of the response time, that no way takes longer; and of the loss if
+    each second above the limit costs `dearer` more (Lagrange).
 
     state: 0 level, 1 whether it is to be looked at, 2 branches so far. done[level]: 0 extra, 1 downtime, 2 response
     at sinks, 3 price, 4 loss by links and nodes.
     """
     levels, nodes = len(tails) - 1, delay.shape[0]
-    limited = most_s < np.inf
+    ways[0], ways[1], ways[2] = weight, 1.0, weight + dearer
+    kinds = 1 if most_s == np.inf else 3 if dearer > 0.0 else 2
     for _ in range(steps):
         level = state[0]
         bar = best_loss[0] - max(cutoff, 1e-9) * abs(best_loss[0]) - 1e-12 if best_loss[0] < np.inf else np.inf
-        priced = dearer > 0.0 and bar < np.inf
-        weight_2 = weight + dearer if priced else 1.0
-        bar_2 = bar + dearer * most_s if priced else most_s
+        bars[0], bars[1], bars[2] = bar, most_s, bar + dearer * most_s
         if state[1] == 0:  # on to the next child
             while level >= 0:
                 at = position[level]
@@ -154,32 +151,27 @@ def dig(
         children[level] = 0
         position[level] = 0
         for v in range(nodes):
-            room[v] = min(stay.shape[2] - 1, int(free[level, v] * scale + 1e-6))
-        onward(
-            level, room, weight, extra, unit, heads, succ, via, single, spread, delay, nearest,
-            toll_ahead, stay, away, here, best,
-        )  # fmt: skip
-        if limited:
+            room[v] = min(stay.shape[3] - 1, int(free[level, v] * scale + 1e-6))
+        so_far = done[level, 0] + done[level, 4] + idle * done[level, 1]
+        hopeless = False
+        for b in range(kinds):
+            if b == 0 and weight == 0.0 and not tolled:
+                continue  # nothing is to come: its tables are all 0
             onward(
-                level, room, weight_2, extra if priced else nothing, unit, heads, succ, via, single, spread, delay,
-                nearest, toll_ahead if priced else no_toll, stay_2, away_2, here_2, best_2,
+                level, room, ways[b], nothing if b == 1 else extra, unit, heads, succ, via, single, spread, delay,
+                nearest, no_toll if b == 1 else toll_ahead, stay[b], away[b], here[b], best[b],
             )  # fmt: skip
-        so_far = done[level, 0] + done[level, 4]
-        others, others_2 = weight * done[level, 2], weight_2 * done[level, 2]
-        for p in range(level):
-            for at in range(heads[p], heads[p + 1]):
-                s = succ[at]
-                if s > level:
-                    least, least_2 = np.inf, np.inf
-                    for u in range(nodes):
-                        if reach[p, u] < np.inf:
-                            least = min(least, weight * reach[p, u] + best[s, u])
-                            if limited:
-                                least_2 = min(least_2, weight_2 * reach[p, u] + best_2[s, u])
-                    others = max(others, least)
-                    others_2 = max(others_2, least_2) if limited else 0.0
-        so_far += idle * done[level, 1]
-        if so_far + others >= bar or (limited and others_2 + (so_far if priced else 0.0) > bar_2):
+            others[b] = ways[b] * done[level, 2]
+            for p in range(level):
+                for at in range(heads[p], heads[p + 1]):
+                    s, least = succ[at], np.inf
+                    if s > level:
+                        for u in range(nodes):
+                            if reach[p, u] < np.inf:
+                                least = min(least, ways[b] * reach[p, u] + best[b, s, u])
+                        others[b] = max(others[b], least)
+            hopeless = hopeless or others[b] + (0.0 if b == 1 else so_far) > bars[b]
+        if hopeless:
             state[0] = level - 1
             continue
         for u in range(nodes):
@@ -205,8 +197,7 @@ def dig(
                 continue
             n = size[o]
             more = so_far + extra[level, n] + idle * max(0.0, moved[o] - done[level, 1])
-            low = more + max(others, weight * ready)
-            if low >= bar:
+            if more + max(others[0], weight * ready) >= bar:
                 continue
             paid = done[level, 3] + price[o] + cheapest[level + 1]
             if tolled or linked or narrow:
@@ -221,23 +212,20 @@ def dig(
             if paid > most_price:
                 continue
             left = room[where[o, 0]] - counts[o, 0] * unit[level] if support[o] == 1 else 0
-            rest = 0.0 if ended else _rest(
-                level, where[o], support[o], left, weight, heads, succ, delay, stay, away, best,
-                bar - more - weight * ready,
-            )  # fmt: skip
-            low = more + max(others, weight * ready + rest)
-            if low >= bar:
-                continue
-            if limited:
+            low, hopeless = bound[o], False
+            for b in range(kinds):
                 rest = 0.0 if ended else _rest(
-                    level, where[o], support[o], left, weight_2, heads, succ, delay, stay_2, away_2, best_2, np.inf
+                    level, where[o], support[o], left, ways[b], heads, succ, delay, stay[b], away[b], best[b]
                 )
-                low_2 = max(others_2, weight_2 * ready + rest)
-                if priced:
-                    low = max(low, more + low_2 - dearer * most_s)
-                if low_2 + (more if priced else 0.0) > bar_2:
-                    continue
-            child[level, found], child_bound[level, found] = o, max(low, bound[o])
+                least = max(others[b], ways[b] * ready + rest) + (0.0 if b == 1 else more)
+                if least > bars[b]:
+                    hopeless = True
+                    break
+                if b != 1:
+                    low = max(low, least - (dearer * most_s if b == 2 else 0.0))
+            if hopeless or low >= bar:
+                continue
+            child[level, found], child_bound[level, found] = o, low
             found += 1
         if found == 0:
             state[0] = level - 1
@@ -359,10 +347,10 @@ def bounds(
         for o in range(first[level], first[level + 1]):
             left = room[where[o, 0]] - counts[o, 0] * unit[level]
             after = _rest(
-                level, where[o], support[o], left, weight, heads, succ, delay, stay, away, best, np.inf
+                level, where[o], support[o], left, weight, heads, succ, delay, stay, away, best
             )
             before = _rest(
                 levels - 1 - level, where[o], support[o], left, weight, heads_r, succ_r, delay_r, stay_r, away_r,
-                best_r, np.inf,
+                best_r,
             )  # fmt: skip
             bound[o] = constant + extra[level, size[o]] + idle * moved[o] + weight * seconds[o] + after + before

@@ -211,7 +211,7 @@ class _Dig:
         self.children, self.position = np.zeros(levels, np.int64), np.zeros(levels, np.int64)
         self.rows, self.least = np.full(levels, -1, np.int64), np.array([best])
         width_per_s = made.net.bandwidth_per_s * (1 + 1e-9) + 1e-9
-        after = [np.zeros(shape), np.zeros((levels, 2 * nodes)), np.zeros(shape[:2]), np.zeros(shape[:2])]
+        after = [np.zeros((3, *shape)), np.zeros((3, levels, 2 * nodes)), *np.zeros((2, 3, *shape[:2]))]
         limits = made.limits
         self.arrays = (
             made.first, made.where, made.counts, made.support, made.size, made.seconds, made.price, made.moved,
@@ -223,8 +223,8 @@ class _Dig:
             np.zeros(levels, np.int64), done, np.zeros((levels, nodes)), free, np.zeros((levels + 1, nodes), np.int64),
             np.zeros(wide, np.int64), np.zeros(wide), np.zeros((levels, nodes)),
             np.zeros((levels, self.many), np.int64), self.child_bound, self.children, self.position, self.rows,
-            self.least, np.zeros(nodes, np.int64), np.zeros(nodes), *after, *map(np.zeros_like, after),
-            np.zeros_like(made.extra), np.zeros_like(made.toll),
+            self.least, np.zeros(nodes, np.int64), np.zeros(nodes), *after,
+            np.zeros_like(made.extra), np.zeros_like(made.toll), *np.zeros((3, 3)),
         )  # fmt: skip
 
     def dig(self, deadline: float, *, width: int = 0, most: float = math.inf, gap: float = 0.0) -> bool:
