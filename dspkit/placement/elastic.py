@@ -102,11 +102,13 @@ class ElasticAnswer(Proof):
 def adapt(
     downtime: Downtime, running: Any, weights: ElasticWeights, limits: Limits, *, restricted: bool | str = False,
     solver: str = "highs", time_limit_s: float = math.inf, gap: float = 0.0, thesis: bool = False,
+    branches: float = math.inf,
 ) -> ElasticAnswer:  # fmt: skip
     """The best deployment to run next; `running` None is a first deployment, whose downtime does not count.
 
     If nothing keeps all limits, what runs is kept (status "infeasible"); if that cannot run either, R_max is dropped
-    ("violated"). Where a change gains nothing, operators stay where they are.
+    ("violated"). Where a change gains nothing, operators stay where they are. `solver="own"` solves what is too large
+    for a program; `branches` limits it as time does, but the same on every machine.
 
     >>> from dspkit import placement
     >>> moves = Downtime(placement.replica_example(), state_bytes=(0, 1.25e6, 0))
@@ -122,7 +124,7 @@ def adapt(
     limits_allowed(solver, REPLICA_SOLVERS, time_limit_s, gap)
     runs = None if running is None else downtime.running(running)
     objective = weights.objective(limits)
-    search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis)
+    search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis, branches)
     try:
         return search.best(limits)
     except InfeasibleError:
@@ -172,11 +174,11 @@ def elastic_program(
 class _Search:
     def __init__(
         self, downtime: Downtime, runs: Running | None, objective: Objective, restricted: bool | str, solver: str,
-        time_limit_s: float, gap: float, thesis: bool,
+        time_limit_s: float, gap: float, thesis: bool, branches: float,
     ):  # fmt: skip
         self.downtime, self.runs, self.objective, self.restricted = downtime, runs, objective, restricted
         self.solver, self.time_limit_s, self.gap, self.thesis = solver, time_limit_s, gap, thesis
-        self.started = time.perf_counter()
+        self.branches, self.started = branches, time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -211,18 +213,16 @@ class _Search:
         """By branch and bound."""
         from .replica_branch import branch_replicas
 
-        left = self.time_limit_s - self.seconds
+        limited = {"time_limit_s": self.time_limit_s - self.seconds, "gap": self.gap, "branches": self.branches}
         if self.runs is None:
             first = self.objective._replace(downtime=0.0)
             limits = limits._replace(downtime_s=math.inf)
-            return branch_replicas(found, first, limits, time_limit_s=left, gap=self.gap)
+            return branch_replicas(found, first, limits, **limited)
         start, now = None, self.runs.counts
         if not self.runs.lost.any() and not replica_violations(self.downtime.problem, now):
             start = (now, mine) if math.isfinite(mine := self.loss(now, limits)) else None
         change = change_of(found, self.downtime, self.runs)
-        return branch_replicas(
-            found, self.objective, limits, change=change, start=start, time_limit_s=left, gap=self.gap
-        )
+        return branch_replicas(found, self.objective, limits, change=change, start=start, **limited)
 
     def loss(self, deployment: Replicas, limits: Limits) -> float:
         """The objective; infinite above a limit."""

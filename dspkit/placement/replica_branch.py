@@ -30,7 +30,7 @@ UNITS = 64  # of room on a node, at most
 WIDTHS = (1, 2, 3, 5, 8)  # children looked at of each branch, in short searches for a first deployment
 SHORT = 2_000  # branches of each
 LARGE = 300  # options of an operator above which a local search comes first
-STEPS_NEAR = 10_000  # branches of each of its steps
+STEPS_FEW, STEPS_NEAR = 40_000, 10_000  # branches with few replicas, and of each step of the local search
 
 
 class Branching:
@@ -263,6 +263,7 @@ class _Dig:
 def branch_replicas(
     found: Options, objective: Objective, limits: Limits = Limits(), *, change: Change | None = None,  # noqa: B008
     start: tuple[Replicas, float] | None = None, time_limit_s: float = math.inf, gap: float = 0.0,
+    branches: float = math.inf,
 ) -> tuple[Replicas, float, dict[str, Any]]:  # fmt: skip
     """The best deployment, the bound below all others, and what the search did; `start`: one that may run, its loss."""
     deadline = time.perf_counter() + time_limit_s
@@ -281,12 +282,12 @@ def branch_replicas(
         if least < search.least[0]:
             search.least[0], search.rows[:] = least, -1
     search.again()
-    ended = time.perf_counter() < deadline and search.dig(deadline, gap=gap)
+    ended = time.perf_counter() < deadline and search.dig(deadline, most=branches, gap=gap)
     if search.found is not None:
         best, least = search.found, float(search.least[0])
     if best is None:
         if not ended:
-            raise PlacementError("no deployment in time", expected="one within the limit", fix="give it longer")
+            raise PlacementError("no deployment in time", expected="one within the limits", fix="give it longer")
         raise InfeasibleError(
             "a problem without any feasible deployment", expected="room for all operators", fix="add capacity or links"
         )
@@ -300,15 +301,28 @@ def climb(
     found: Options, objective: Objective, limits: Limits, change: Change | None, best: Replicas, least: float,
     deadline: float,
 ) -> tuple[Replicas, float]:  # fmt: skip
-    """A better deployment, all operators at once one step from where they run, again and again."""
-    while time.perf_counter() < deadline:
-        keep = [neighbours(rows, best[i]) for i, rows in enumerate(found.counts)]
+    """A better deployment: with few replicas, then ever more; then all operators at once one step from the best."""
+
+    def among(keep: list[Array], most: int) -> bool:
+        nonlocal best, least
         near, changed = found.only(keep), None if change is None else change.only(keep)
-        made = Branching(near, objective, limits, changed)
+        try:
+            made = Branching(near, objective, limits, changed)
+        except InfeasibleError:  # none of these few within the limit of downtime
+            return False
         made.bound_options()
         search = _Dig(made, least)
-        search.dig(deadline, most=STEPS_NEAR)
-        if search.found is None or not search.least[0] < least - 1e-9 * abs(least):
+        search.dig(deadline, most=most)
+        better = search.found is not None and search.least[0] < least - 1e-9 * abs(least)
+        if better and search.found is not None:
+            best, least = search.found, float(search.least[0])
+        return better
+
+    fewest = [int(rows.sum(axis=1).min()) for rows in found.counts]
+    for more in range(1, max(int(rows.sum(axis=1).max()) for rows in found.counts) - 1):
+        if time.perf_counter() < deadline:
+            among([rows.sum(axis=1) <= few + more for rows, few in zip(found.counts, fewest, strict=True)], STEPS_FEW)
+    while time.perf_counter() < deadline:
+        if not among([neighbours(rows, best[i]) for i, rows in enumerate(found.counts)], STEPS_NEAR):
             break
-        best, least = search.found, float(search.least[0])
     return best, least
