@@ -32,6 +32,8 @@ from .replica_problem import Replicas
 from .replica_program import Change, Limits, ReplicaProgram, replica_program
 from .replicate import REPLICA_SOLVERS, exhaust
 
+TIES = ("stay", "any")
+
 
 @dataclass(frozen=True)
 class ElasticWeights(Weighing):
@@ -102,12 +104,13 @@ class ElasticAnswer(Proof):
 def adapt(
     downtime: Downtime, running: Any, weights: ElasticWeights, limits: Limits, *, restricted: bool | str = False,
     solver: str = "highs", time_limit_s: float = math.inf, gap: float = 0.0, thesis: bool = False,
-    branches: float = math.inf,
+    branches: float = math.inf, ties: str = "stay",
 ) -> ElasticAnswer:  # fmt: skip
     """The best deployment to run next; `running` None is a first deployment, whose downtime does not count.
 
     If nothing keeps all limits, what runs is kept (status "infeasible"); if that cannot run either, R_max is dropped
-    ("violated"). Where a change gains nothing, operators stay where they are. `solver="own"` solves what is too large
+    ("violated"). Where a change gains nothing, operators stay where they are; with `ties="any"` they may move all the
+    same, as in a program that knows nothing of what runs. `solver="own"` solves what is too large
     for a program; `branches` limits it as time does, but the same on every machine.
 
     >>> from dspkit import placement
@@ -121,10 +124,12 @@ def adapt(
         raise PlacementError(came, expected="a Downtime, ElasticWeights and Limits", fix="see placement.adapt")
     if restricted not in (False, True, "printed"):
         raise PlacementError(f"restricted={restricted!r}", expected="False, True or 'printed'", fix="correct it")
+    if ties not in TIES:
+        raise PlacementError(f"ties={ties!r}", expected=f"one of {', '.join(TIES)}", fix="correct it")
     limits_allowed(solver, REPLICA_SOLVERS, time_limit_s, gap)
     runs = None if running is None else downtime.running(running)
     objective = weights.objective(limits)
-    search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis, branches)
+    search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis, branches, ties)
     try:
         return search.best(limits)
     except InfeasibleError:
@@ -174,11 +179,11 @@ def elastic_program(
 class _Search:
     def __init__(
         self, downtime: Downtime, runs: Running | None, objective: Objective, restricted: bool | str, solver: str,
-        time_limit_s: float, gap: float, thesis: bool, branches: float,
+        time_limit_s: float, gap: float, thesis: bool, branches: float, ties: str,
     ):  # fmt: skip
         self.downtime, self.runs, self.objective, self.restricted = downtime, runs, objective, restricted
         self.solver, self.time_limit_s, self.gap, self.thesis = solver, time_limit_s, gap, thesis
-        self.branches, self.started = branches, time.perf_counter()
+        self.branches, self.ties, self.started = branches, ties, time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -203,7 +208,9 @@ class _Search:
             deployment = program.deployment(z)
         if self.solver != "brute":
             replica_check(self.downtime.problem, deployment)
-        deployment, loss = self.settled(deployment, limits)
+        deployment, loss = (
+            self.settled(deployment, limits) if self.ties == "stay" else (deployment, self.loss(deployment, limits))
+        )
         made = ElasticAnswer(
             self.downtime, self.runs, deployment, loss, bound, self.seconds, self.solver, status, details
         )
@@ -219,7 +226,8 @@ class _Search:
             limits = limits._replace(downtime_s=math.inf)
             return branch_replicas(found, first, limits, **limited)
         start, now = None, self.runs.counts
-        if not self.runs.lost.any() and not replica_violations(self.downtime.problem, now):
+        stays = self.ties == "stay" and not self.runs.lost.any()
+        if stays and not replica_violations(self.downtime.problem, now):
             start = (now, mine) if math.isfinite(mine := self.loss(now, limits)) else None
         change = change_of(found, self.downtime, self.runs)
         return branch_replicas(found, self.objective, limits, change=change, start=start, **limited)
