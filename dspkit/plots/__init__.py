@@ -14,13 +14,14 @@ from .parity import parity
 from .placement import node_positions, placement
 from .posterior import posterior, scores
 from .profiles import profile
+from .replicas import decisions, replicas
 from .runs import throughputs
 from .scaling import scaling
 from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
-    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
+    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas", "scaling", "scores", "si",
     "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

@@ -12,8 +12,13 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..history import History
+from ..loop import run
 from ..placement import Downtime, ElasticAnswer, adapt, follow
 from ..placement.taxi_query import QUERY_LIMITS, SETTINGS, at_rate, taxi_query
+from ..policies.edrp import WEIGHTINGS, Edrp
+from ..topologies import taxi
+from ..workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +125,21 @@ def table_8_4(seeds: Iterable[int] = (0, 1, 2), *, setting: str = "balanced", **
             }
         )  # fmt: skip
     return pd.DataFrame(rows).set_index(["nodes", "k"])
+
+
+def on_cluster(setting: str, *, steps: int = 720, seed: int = 1, load: Workload | None = None, **knobs: Any) -> History:
+    """The policy on the prototype's cluster of five nodes under two days of taxis, in windows of ten seconds."""
+    app = taxi()
+    nodes = list(app.plant.nodes)
+    delays = {(a, b): app.plant.network.delay_s for a in nodes for b in nodes if a != b}
+    state = {name: service.state_bytes for name, service in app.plant.services.items()}
+    cores = min(int(node.cores_for_work) for node in app.plant.nodes.values())  # Res_u is meant to be the cores
+    policy = Edrp(
+        **WEIGHTINGS[setting], slots=cores, most_s=0.15, most_price=15.0, most_downtime_s=60.0, delays=delays, state_bytes=state,
+        **knobs,
+    )  # fmt: skip
+    with app.simulator(load or app.workload, window_s=10.0, seed=seed) as backend:
+        return run(policy, backend, steps=steps, seed=seed)
 
 
 def rows(hours: pd.DataFrame | None = None, decisions: pd.DataFrame | None = None) -> list[Row]:
