@@ -12,7 +12,7 @@ from dspkit.knobs import call, knobs
 from dspkit.plots import PLOTLY_MIME
 
 ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault()]
-ALL += [lessons.Scorer(), lessons.Transfer(), lessons.Symbiosis(), lessons.Placement(nodes=16)]
+ALL += [lessons.Scorer(), lessons.Transfer(), lessons.Symbiosis(), lessons.Placement(nodes=16), lessons.Elasticity()]
 
 
 def test_each_file_is_a_lesson_that_is_exported():

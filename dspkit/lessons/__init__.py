@@ -5,6 +5,7 @@ plain call.
 """
 
 from .contention import Contention
+from .elasticity import Elasticity
 from .fault import Fault
 from .placement import Placement
 from .scorer import Scorer
@@ -12,4 +13,4 @@ from .symbiosis import Symbiosis
 from .transfer import Transfer
 from .waiting import Waiting
 
-__all__ = ["Contention", "Fault", "Placement", "Scorer", "Symbiosis", "Transfer", "Waiting"]
+__all__ = ["Contention", "Elasticity", "Fault", "Placement", "Scorer", "Symbiosis", "Transfer", "Waiting"]

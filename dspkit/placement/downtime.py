@@ -105,37 +105,49 @@ class Downtime:
 
     def moved_bytes(self, i: int, old: Array, new: Array) -> tuple[Array, Array]:
         """What each node uploads and downloads of operator i's state (8.30)-(8.33)."""
-        u, v = int(old.sum()), int(new.sum())
+        u, v = int(old.sum()), new.sum(axis=-1, keepdims=True)
         if self.model == "storm":
-            return self.state_bytes[i] * old / max(u, 1), self.state_bytes[i] * new / v
+            return np.broadcast_to(self.state_bytes[i] * old / max(u, 1), new.shape), self.state_bytes[i] * new / v
         came, went, stayed = np.maximum(new - old, 0), np.maximum(old - new, 0), np.minimum(old, new)
         up, down = went / max(u, 1), came / v
-        if 0 < u < v:
-            up = up + (old if self.upload_form == "printed" else stayed) * (v - u) / (u * v)
-        if v < u:
-            down = down + stayed * (u - v) / (u * v)
+        if u:
+            kept = old if self.upload_form == "printed" else stayed
+            up = up + kept * np.maximum(v - u, 0) / (u * v)
+            down = down + stayed * np.maximum(u - v, 0) / (u * v)
         return self.state_bytes[i] * up, self.state_bytes[i] * down
 
     def operator_s(self, i: int, old: Array, new: Array, *, lost: bool = False, hosts: Array | None = None) -> float:
         """t_D(i, U, V) of two rows of counts; `hosts`: nodes that have Storm's code; `lost`: some replicas are gone."""
-        if not lost and (old == new).all():
-            return 0.0
-        up, down = (self._transfer(*moved) for moved in zip(("up", "down"), self.moved_bytes(i, old, new), strict=True))
+        return float(self.operators_s(i, old, np.asarray(new)[None], lost=lost, hosts=hosts)[0])
+
+    def operators_s(self, i: int, old: Array, rows: Array, *, lost: bool = False, hosts: Array | None = None) -> Array:
+        """The same of many new rows of counts at once."""
         storm = self.model == "storm"
+        up, down = (self._transfer(*m) for m in zip(("up", "down"), self.moved_bytes(i, old, rows), strict=True))
         code = self.code_bytes.sum() if storm else self.code_bytes[i]
         has_code = old > 0 if hosts is None or not storm else hosts
         fetch = np.where(has_code, 0.0, self._round_trip + code / self.download_bytes_per_s)
-        spawn = new * self.spawn_s if storm else np.where(new > old, self.spawn_s, 0.0)
-        senders, receivers = np.flatnonzero(old), np.flatnonzero(new)
-        waits = [] if storm else [float(s) for s in spawn[receivers]]
-        for v in receivers:
-            for u in senders[senders != v] if len(senders) else (None,):  # all lost: from the store alone
-                sent = 0.0 if u is None else up[u]
-                before = fetch[v] + sent if storm else max(fetch[v], sent)
-                waits.append(float(before + down[v] + spawn[v]))
-        if not waits:  # Storm on one node, before and after
-            waits = [self._swap_s(i, old, out=True) + self._swap_s(i, new, out=False) + float(spawn.max())]
-        return self.sync_s + max(waits)
+        spawn = rows * self.spawn_s if storm else np.where(rows > old, self.spawn_s, 0.0)
+        senders, receives = np.flatnonzero(old), rows > 0
+        waits = np.full(len(rows), -np.inf)
+        if not storm:
+            waits = np.maximum(waits, np.where(receives, spawn, -np.inf).max(axis=1))
+        for v in np.flatnonzero(receives.any(axis=0)):
+            others = senders[senders != v]
+            if len(others):
+                sent = up[:, others].max(axis=1)
+            elif len(senders):
+                continue
+            else:  # all lost: from the store alone
+                sent = np.zeros(len(rows))
+            before = fetch[v] + sent if storm else np.maximum(fetch[v], sent)
+            mine = before + down[:, v] + spawn[:, v]
+            waits = np.where(receives[:, v], np.maximum(waits, mine), waits)
+        for at in np.flatnonzero(np.isneginf(waits)):  # Storm on one node, before and after
+            new = rows[at]
+            waits[at] = self._swap_s(i, old, out=True) + self._swap_s(i, new, out=False) + float(spawn[at].max())
+        found: Array = self.sync_s + waits
+        return found if lost else np.where((rows == old).all(axis=1), 0.0, found)
 
     def restart_s(self, i: int, running: Array) -> float:
         """t_D,R(i, U): an operator that does not change, when Storm restarts all; 0 in the general model."""

@@ -32,6 +32,8 @@ from .replica_problem import Replicas
 from .replica_program import Change, Limits, ReplicaProgram, replica_program
 from .replicate import REPLICA_SOLVERS, exhaust
 
+TIES = ("stay", "any")
+
 
 @dataclass(frozen=True)
 class ElasticWeights(Weighing):
@@ -102,11 +104,14 @@ class ElasticAnswer(Proof):
 def adapt(
     downtime: Downtime, running: Any, weights: ElasticWeights, limits: Limits, *, restricted: bool | str = False,
     solver: str = "highs", time_limit_s: float = math.inf, gap: float = 0.0, thesis: bool = False,
+    branches: float = math.inf, ties: str = "stay",
 ) -> ElasticAnswer:  # fmt: skip
     """The best deployment to run next; `running` None is a first deployment, whose downtime does not count.
 
     If nothing keeps all limits, what runs is kept (status "infeasible"); if that cannot run either, R_max is dropped
-    ("violated"). Where a change gains nothing, operators stay where they are.
+    ("violated"). Where a change gains nothing, operators stay where they are; with `ties="any"` they may move all the
+    same, as in a program that knows nothing of what runs. `solver="own"` solves what is too large
+    for a program; `branches` limits it as time does, but the same on every machine.
 
     >>> from dspkit import placement
     >>> moves = Downtime(placement.replica_example(), state_bytes=(0, 1.25e6, 0))
@@ -119,10 +124,12 @@ def adapt(
         raise PlacementError(came, expected="a Downtime, ElasticWeights and Limits", fix="see placement.adapt")
     if restricted not in (False, True, "printed"):
         raise PlacementError(f"restricted={restricted!r}", expected="False, True or 'printed'", fix="correct it")
+    if ties not in TIES:
+        raise PlacementError(f"ties={ties!r}", expected=f"one of {', '.join(TIES)}", fix="correct it")
     limits_allowed(solver, REPLICA_SOLVERS, time_limit_s, gap)
     runs = None if running is None else downtime.running(running)
     objective = weights.objective(limits)
-    search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis)
+    search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis, branches, ties)
     try:
         return search.best(limits)
     except InfeasibleError:
@@ -143,6 +150,19 @@ def one_step(runs: Running, *, printed: bool = False) -> Any:
     return keep
 
 
+def change_of(found: Options, downtime: Downtime, runs: Running) -> Change:
+    """What each option means for the downtime."""
+    hosts: Any = runs.counts.any(axis=0)
+    seconds, at = [], []
+    for i, rows in enumerate(found.counts):
+        lost, old = bool(runs.lost[i]), runs.counts[i]
+        seconds.append(downtime.operators_s(i, old, rows, lost=lost, hosts=hosts))
+        same = np.flatnonzero((rows == old).all(axis=1))
+        at.append(None if lost or not len(same) else int(same[0]))
+    restart = max(downtime.restart_s(i, old) for i, old in enumerate(runs.counts))
+    return Change(tuple(seconds), restart, tuple(at))
+
+
 def elastic_program(
     found: Options, downtime: Downtime, runs: Running | None, objective: Objective, limits: Limits, *,
     thesis: bool = False,
@@ -152,26 +172,18 @@ def elastic_program(
     if runs is None:
         first = objective._replace(downtime=0.0)
         return replica_program(found, first, limits=limits._replace(downtime_s=math.inf), thesis=thesis)
-    hosts: Any = runs.counts.any(axis=0)
-    seconds, at = [], []
-    for i, rows in enumerate(found.counts):
-        lost, old = bool(runs.lost[i]), runs.counts[i]
-        seconds.append(np.array([downtime.operator_s(i, old, row, lost=lost, hosts=hosts) for row in rows]))
-        same = np.flatnonzero((rows == old).all(axis=1))
-        at.append(None if lost or not len(same) else int(same[0]))
-    restart = max(downtime.restart_s(i, old) for i, old in enumerate(runs.counts))
-    change = Change(tuple(seconds), restart, tuple(at))
+    change = change_of(found, downtime, runs)
     return replica_program(found, objective, limits=limits, change=change, thesis=thesis)
 
 
 class _Search:
     def __init__(
         self, downtime: Downtime, runs: Running | None, objective: Objective, restricted: bool | str, solver: str,
-        time_limit_s: float, gap: float, thesis: bool,
+        time_limit_s: float, gap: float, thesis: bool, branches: float, ties: str,
     ):  # fmt: skip
         self.downtime, self.runs, self.objective, self.restricted = downtime, runs, objective, restricted
         self.solver, self.time_limit_s, self.gap, self.thesis = solver, time_limit_s, gap, thesis
-        self.started = time.perf_counter()
+        self.branches, self.ties, self.started = branches, ties, time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -185,6 +197,8 @@ class _Search:
         details: dict[str, Any] = {}
         if self.solver == "brute":
             deployment, bound = exhaust(found, lambda deployment: self.loss(deployment, limits))
+        elif self.solver == "own":
+            deployment, bound, details = self.own(found, limits)
         else:
             from .highs import optimum
 
@@ -192,12 +206,31 @@ class _Search:
             left = self.time_limit_s - self.seconds
             z, bound, details = optimum(program, time_limit_s=left, gap=self.gap)
             deployment = program.deployment(z)
+        if self.solver != "brute":
             replica_check(self.downtime.problem, deployment)
-        deployment, loss = self.settled(deployment, limits)
+        deployment, loss = (
+            self.settled(deployment, limits) if self.ties == "stay" else (deployment, self.loss(deployment, limits))
+        )
         made = ElasticAnswer(
             self.downtime, self.runs, deployment, loss, bound, self.seconds, self.solver, status, details
         )
         return made if status else replace(made, status="optimal" if made.proven else "gap")
+
+    def own(self, found: Options, limits: Limits) -> tuple[Replicas, float, dict[str, Any]]:
+        """By branch and bound."""
+        from .replica_branch import branch_replicas
+
+        limited = {"time_limit_s": self.time_limit_s - self.seconds, "gap": self.gap, "branches": self.branches}
+        if self.runs is None:
+            first = self.objective._replace(downtime=0.0)
+            limits = limits._replace(downtime_s=math.inf)
+            return branch_replicas(found, first, limits, **limited)
+        start, now = None, self.runs.counts
+        stays = self.ties == "stay" and not self.runs.lost.any()
+        if stays and not replica_violations(self.downtime.problem, now):
+            start = (now, mine) if math.isfinite(mine := self.loss(now, limits)) else None
+        change = change_of(found, self.downtime, self.runs)
+        return branch_replicas(found, self.objective, limits, change=change, start=start, **limited)
 
     def loss(self, deployment: Replicas, limits: Limits) -> float:
         """The objective; infinite above a limit."""

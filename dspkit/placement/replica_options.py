@@ -31,6 +31,11 @@ class Options:
         """The deployment of one row each."""
         return np.stack([c[r] for c, r in zip(self.counts, rows, strict=True)])
 
+    def only(self, keep: list[Array]) -> Options:
+        """Some rows of each operator, as masks."""
+        parts = (tuple(v[k] for v, k in zip(x, keep, strict=True)) for x in (self.counts, self.times_s, self.price))
+        return Options(self.problem, *parts)
+
 
 class Pairs:
     """What each pair of options costs along one stream: its slowest link, its price, T, N or EE (6.4)-(6.7)."""

@@ -41,6 +41,12 @@ class Change(NamedTuple):
     restart_s: float  # 0: an operator that does not change goes on
     running: tuple[int | None, ...]  # the option that each operator runs as; None: it has to change
 
+    def only(self, keep: list[Array]) -> Change:
+        """Of some options of each operator, as masks."""
+        at = [None if r is None or not k[r] else int(k[:r].sum()) for r, k in zip(self.running, keep, strict=True)]
+        parts = tuple(s[k] for s, k in zip(self.downtime_s, keep, strict=True))
+        return Change(parts, self.restart_s, tuple(at))
+
 
 @dataclass(frozen=True, eq=False)
 class ReplicaProgram(LinearProgram):

@@ -26,7 +26,7 @@ from .replica_metrics import (
 from .replica_options import Options, deployments, options
 from .replica_problem import ReplicaProblem, Replicas
 
-REPLICA_SOLVERS = ("highs", "brute")
+REPLICA_SOLVERS = ("highs", "own", "brute")
 MOST = 1_000_000  # deployments that exhaustive search looks at
 
 
@@ -94,15 +94,20 @@ def replicate(
     if solver == "brute":
         best, least = exhaust(found, lambda deployment: objective.of(replica_metrics(problem, deployment)))
         return ReplicaAnswer(problem, best, least, least, time.perf_counter() - started, "brute")
-    from .highs import optimum
-    from .replica_program import replica_program
-
-    program = replica_program(found, objective, thesis=thesis)
     left = time_limit_s - (time.perf_counter() - started)
-    z, bound, details = optimum(program, time_limit_s=left, gap=gap)
-    best = program.deployment(z)
+    if solver == "own":
+        from .replica_branch import branch_replicas
+
+        best, bound, details = branch_replicas(found, objective, time_limit_s=left, gap=gap)
+    else:
+        from .highs import optimum
+        from .replica_program import replica_program
+
+        program = replica_program(found, objective, thesis=thesis)
+        z, bound, details = optimum(program, time_limit_s=left, gap=gap)
+        best = program.deployment(z)
     loss = objective.of(replica_check(problem, best))
-    return ReplicaAnswer(problem, best, loss, bound, time.perf_counter() - started, "highs", details)
+    return ReplicaAnswer(problem, best, loss, bound, time.perf_counter() - started, solver, details)
 
 
 def replica_ranges(

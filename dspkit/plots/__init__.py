@@ -17,6 +17,7 @@ from .placement import node_positions, placement
 from .posterior import posterior, scores
 from .printed import printed
 from .profiles import profile
+from .replicas import decisions, replicas
 from .runs import throughputs
 from .scaling import scaling
 from .timeline import tell, timeline, workload
@@ -31,5 +32,7 @@ __all__ = [
     "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
     "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
+    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas", "scaling", "scores", "si",
     "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

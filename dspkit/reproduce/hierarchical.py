@@ -39,6 +39,8 @@ VARIANTS: Mapping[str, Policy] = {
     "beta 0.5, also on its own node": Hierarchical(beta=0.5, include_self=True),
     "beta 0.5, rising rate": Hierarchical(beta=0.5, rule="rising"),
     "beta 0.5, whole tokens": Hierarchical(beta=0.5, accrual="whole"),
+    "beta 0.5, worst delay": Hierarchical(beta=0.5, hears="worst"),
+    "beta 0.75, worst delay": Hierarchical(beta=0.75, hears="worst"),
     "beta 0.5, DS2 asks": Hierarchical(beta=0.5, manager=DS2(activation=6)),
     "nobody acts": Static(),
     "DS2 by itself": DS2(activation=6),
