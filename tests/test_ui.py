@@ -187,8 +187,10 @@ def test_a_turned_knob_keeps_what_the_policy_knows(explorer):
     known = len(explorer.history[-1].state.wanted)
     assert known >= 3
     explorer._panel["combine"].value = "max"
-    _until(lambda: explorer.history.notes)
-    assert len(explorer.history[-1].state.wanted) > known
+    _until(lambda: explorer.history.notes and len(explorer.history) > known + 1)
+    turned_at = explorer.history.notes[0][0]
+    first_after = next(s for s in explorer.history if s.snapshot.t > turned_at)
+    assert len(first_after.state.wanted) > known
     explorer.stop()
 
 

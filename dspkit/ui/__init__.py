@@ -3,9 +3,12 @@
 from .days import TwoDays
 from .explorer import Explorer
 from .lesson import Lesson
-from .live import LiveExplorer
+from .live import Live
+from .live_explorer import LiveExplorer
 from .picker import EtpPicker
 from .sensitivity import Sensitivity
-from .settings import Settings
+from .settings import LiveSettings, Settings
 
-__all__ = ["EtpPicker", "Explorer", "Lesson", "LiveExplorer", "Sensitivity", "Settings", "TwoDays"]
+__all__ = [
+    "EtpPicker", "Explorer", "Lesson", "Live", "LiveExplorer", "LiveSettings", "Sensitivity", "Settings", "TwoDays",
+]  # fmt: skip

@@ -40,7 +40,9 @@ class Run:
         self.error: Exception | None = None
         self.over = False
         self._begin, self._show, self._pace = begin, show, pace
-        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._lock, self._stop, self._go = threading.Lock(), threading.Event(), threading.Event()
+        self._go.set()
+        self._started_s = self._held_s = 0.0
         self._turned_to: Settings | None = None
         self._moved: dict[str, int] = {}
         self._policies, self._told = [settings.policy], dict[str, Any]()
@@ -62,6 +64,27 @@ class Run:
     def stop(self) -> None:
         """Ask the run to end after the window it is in; returns at once."""
         self._stop.set()
+        self._go.set()
+
+    def pause(self) -> None:
+        """Hold the run after the window it is in, until `resume` or `stop`; a real job goes on by itself."""
+        if not self.stopping:
+            self._go.clear()
+
+    def resume(self) -> None:
+        self._go.set()
+
+    @property
+    def paused(self) -> bool:
+        return not self._go.is_set()
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the end at the pace so far, or None if nothing tells yet."""
+        done = len(self.history) if self.history else 0
+        if not done or self.over or not self._started_s:
+            return None
+        return (time.monotonic() - self._started_s - self._held_s) / done * (self.settings.windows - done)
 
     @property
     def stopping(self) -> bool:
@@ -114,7 +137,10 @@ class Run:
             history = self.history = History(backend.topology)
             self._tell(backend)
             steps, shown = self._steps(backend), 0.0
+            self._started_s = time.monotonic()
             while len(history) < self.settings.windows and not self.stopping:
+                if self.paused and self._hold():
+                    break
                 steps = self._obey(backend, steps)
                 if (step := next(steps, None)) is None:
                     break
@@ -124,6 +150,14 @@ class Run:
                     shown = time.monotonic()
                 if (pace := self._pace()) and len(history) < self.settings.windows:
                     self._stop.wait(1 / pace)
+
+    def _hold(self) -> bool:
+        """Wait until the run goes on; whether it is to stop instead."""
+        self._show(self)
+        held = time.monotonic()
+        self._go.wait()
+        self._held_s += time.monotonic() - held
+        return self.stopping
 
     def _obey(self, backend: Backend, steps: Iterator[Step]) -> Iterator[Step]:
         """Do what hands asked for since the last window, and note it in the history."""
