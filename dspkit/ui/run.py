@@ -198,10 +198,11 @@ class Run:
         if not self._told:
             settings = self.settings
             self._told = describe(settings.policy, backend, settle=settings.settle, seed=settings.seed)
-            self._told["code"] = settings.code()
+            self._told |= {"code": settings.code(), "settings": repr(settings)}
             self.history.tell(self._told)
             return
         references = dict.fromkeys(key for p in self._policies for key in _keys(getattr(p, "reference", ())))
+        self._told["settings"] = repr(self.settings)
         told = {key: value for key, value in self._told.items() if key != "code"}  # no code makes this run again
         policies = THEN.join(call(p) for p in self._policies)
         self.history.tell({**told, "policy": policies, "reference": tuple(references)})
