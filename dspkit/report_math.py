@@ -74,7 +74,7 @@ class _Reader:
     """Takes tokens from the left; each method gives the MathML of what it took."""
 
     def __init__(self, text: str, display: bool):
-        self.left = _TOKEN.findall(text)[::-1]
+        self.left: list[str] = _TOKEN.findall(text)[::-1]
         self._display = display
 
     def row(self, ends: tuple[str, ...]) -> str:

@@ -52,8 +52,8 @@ def timeline(
     for i, (name, (row, value)) in enumerate(lined.items()):
         if row == "latency" and value == target_latency_s:
             continue  # drawn already
-        look = {"colour": 6 if row == "busy" else 7, "dash": DASHES[1 + i % (len(DASHES) - 1)]}
-        traces.append(_line(6 if row == "busy" else 2, t, [value] * len(t), f"{escape(name)} {value:g}", **look))
+        at, colour, dash = 6 if row == "busy" else 2, 6 if row == "busy" else 7, DASHES[1 + i % (len(DASHES) - 1)]
+        traces.append(_line(at, t, [value] * len(t), f"{escape(name)} {value:g}", colour, dash=dash))
     most = 1
     for i, name in enumerate(history.topology.order):
         mine, shown, dash = [s.operators.get(name) for s in seen], escape(name), DASHES[i % len(DASHES)]
@@ -70,10 +70,10 @@ def timeline(
     rows = (
         {1: "records/s", 2: "latency, s", 3: "instances"} | ({6: "busy share"} if busy else {}) | {4: "records waiting"}
     )
-    for (row, name), domain in zip(rows.items(), _rows(*heights), strict=True):
-        n = _axis_number(row)
-        layout[f"yaxis{n}"] = axis(name, domain=domain, anchor=f"x{n}", rangemode="tozero")
-        layout[f"xaxis{n}"] = axis("", matches="x4", anchor=f"y{n}", showticklabels=row == 4)
+    for (number, said), domain in zip(rows.items(), _rows(*heights), strict=True):
+        n = _axis_number(number)
+        layout[f"yaxis{n}"] = axis(said, domain=domain, anchor=f"x{n}", rangemode="tozero")
+        layout[f"xaxis{n}"] = axis("", matches="x4", anchor=f"y{n}", showticklabels=number == 4)
     if busy:
         layout["yaxis6"]["tickformat"] = ".0%"
     layout["yaxis3"]["dtick"] = math.ceil(most / 6)  # whole instances

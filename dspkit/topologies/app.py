@@ -49,7 +49,7 @@ class App:
 
     def under(self, workload: Workload | Mapping[str, Workload] | None = None, plant: Plant | None = None) -> App:
         """The app under another load, on another plant; what is left out stays."""
-        changed = {"workload": workload, "plant": plant}
+        changed: dict[str, Any] = {"workload": workload, "plant": plant}
         return replace(self, **{name: value for name, value in changed.items() if value is not None})
 
     def simulator(

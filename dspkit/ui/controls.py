@@ -53,7 +53,8 @@ def control(knob: Knob, ranges: Ranges = MappingProxyType({})) -> Any | None:
     if knob.name in ranges:
         low, high = ranges[knob.name]
     elif (low is None or high is None or not math.isfinite(high - low)) and knob.unit in ranges:
-        low, high = ranges[knob.unit]
+        least = 0.0 if knob.low is None or knob.low <= 0 else ranges[knob.unit][0]
+        low, high = least, ranges[knob.unit][1]
     if low is None or high is None or not math.isfinite(high - low):
         return None
     whole = isinstance(low, int) and isinstance(high, int)

@@ -144,22 +144,23 @@ class Explorer(Live):
 
     def _take(self, settings: Any) -> None:
         with self._lock:
-            made = self._apps().get(settings.app)
-            if made is None:
+            if settings.app not in self._apps():
                 known = ", ".join(self._apps())
                 raise DspkitError(f"application {settings.app!r}", expected=f"one of {known}", fix="check the name")
-            topology = made().topology
-            start = {**topology.uniform(), **settings.parallelism}
-            settings = replace(settings, parallelism=FrozenMap(topology.clip(start)))
-            self._now = self._application(settings)
-            self.settings = settings
-            self._take_shapes(settings, made())
-            self._sliders = self.view.sliders(self._now, settings.parallelism)
-            for operator, widget in self._sliders.items():
-                widget.observe(self._errors.guard("parallelism", partial(self._move, operator)), "value")
-            self.view.app.value, self.view.scale.value = settings.app, settings.scale
-            super()._take(settings)
-            self.view.clear(self._now.topology)
+            topology = self._apps()[settings.app]().topology
+            start = topology.clip({**topology.uniform(), **settings.parallelism})
+            super()._take(replace(settings, parallelism=FrozenMap(start)))
+
+    def _put(self, settings: Any) -> None:
+        self._now = self._application(settings)
+        self._take_shapes(settings, self._apps()[settings.app]())
+        self._sliders = self.view.sliders(self._now, settings.parallelism)
+        for operator, widget in self._sliders.items():
+            widget.observe(self._errors.guard("parallelism", partial(self._move, operator)), "value")
+        super()._put(settings)
+        self.view.scale.max = max(3.0, settings.scale)
+        self.view.app.value, self.view.scale.value = settings.app, settings.scale
+        self.view.clear(self._now.topology)
 
     def _take_shapes(self, settings: Any, app: Any) -> None:
         self.loads.take(app, settings.workload, settings.windows * settings.window_s)

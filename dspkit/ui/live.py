@@ -56,6 +56,7 @@ class Live:
         self._lock = threading.RLock()  # the run's thread and callbacks both draw
         self._errors = Errors()
         self._live: Run | None = None
+        self._taking = False
         self.report_path: Path | None = None
         self._press = {
             "Start": self.start, "Pause": self.pause, "Stop": self.stop, "Reset": self.reset,
@@ -149,12 +150,21 @@ class Live:
 
     def _take(self, settings: Any) -> None:
         """Show these settings; what the controls say in between is not heard."""
-        self.settings = settings
-        self.view.clear(None)
-        self.view.target.value, self.view.settle.value = settings.target_latency_s, settings.settle
+        self._taking = True
+        try:
+            self._put(settings)
+        finally:
+            self._taking = False
         self._use_policy(settings.policy)
         self.view.tell("Press Start.")
         self._enable()
+
+    def _put(self, settings: Any) -> None:
+        """Move the controls to these settings."""
+        self.settings, target = settings, self.view.target
+        self.view.clear(None)
+        target.max = max(target.max, settings.target_latency_s)
+        target.value, self.view.settle.value = settings.target_latency_s, settings.settle
 
     def _begin(self, run: Run) -> Backend:
         return self._make()
@@ -168,6 +178,8 @@ class Live:
         return {"target_latency_s": read(self.view.target), "settle": read(self.view.settle)}
 
     def _set(self, change: Any) -> None:
+        if self._taking:
+            return
         self._apply(replace(self.settings, **self._changed()))
         if change["owner"] is self.view.target:
             self._redraw()

@@ -68,7 +68,7 @@ class LiveExplorer(Explorer):
         """There is nothing to show."""
 
     def _begin(self, run: Run) -> Backend:
-        s = run.settings
+        s: Any = run.settings
         job: Backend = self._now.job(
             self._now.load * s.scale,
             deployment=Deployment(s.parallelism),

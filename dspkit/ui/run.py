@@ -12,7 +12,7 @@ from ..core import Backend, Step
 from ..history import THEN, History, changes
 from ..knobs import call
 from ..loop import describe, mape
-from .settings import Settings
+from .settings import LiveSettings, Settings
 
 REDRAW_S = 0.25  # a browser that must draw more often falls behind
 
@@ -29,7 +29,7 @@ class Run:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: LiveSettings | Settings,
         begin: Callable[[Run], Backend],
         show: Callable[[Run], None],
         pace: Callable[[], float],
@@ -43,7 +43,7 @@ class Run:
         self._lock, self._stop, self._go = threading.Lock(), threading.Event(), threading.Event()
         self._go.set()
         self._started_s = self._held_s = 0.0
-        self._turned_to: Settings | None = None
+        self._turned_to: LiveSettings | Settings | None = None
         self._moved: dict[str, int] = {}
         self._policies, self._told = [settings.policy], dict[str, Any]()
         self._thread = threading.Thread(target=self._work, daemon=True, name="dspkit-run")
@@ -102,7 +102,7 @@ class Run:
     def is_this_thread(self) -> bool:
         return self._thread is threading.current_thread()
 
-    def turn(self, settings: Settings) -> None:
+    def turn(self, settings: LiveSettings | Settings) -> None:
         """From the next window on the run follows these settings; their parallelism is for the next run."""
         with self._lock:
             self._turned_to = settings
@@ -168,8 +168,8 @@ class Run:
         done = []
         if moved:
             done += [f"{changed}, by hand" for changed in _move(backend, moved)]
-        if new.scale != old.scale:
-            done.append(f"load × {new.scale:g}")
+        if (scale := getattr(new, "scale", 1.0)) != getattr(old, "scale", 1.0):  # where the load is ours to turn
+            done.append(f"load × {scale:g}")
         if new.settle != old.settle:
             done.append(f"settle {new.settle} windows")
         if new.policy != old.policy:

@@ -42,7 +42,8 @@ class Shown:
 
 
 def _below(cls: type) -> list[type]:
-    return [each for one in cls.__subclasses__() for each in (one, *_below(one))]
+    below: list[type] = cls.__subclasses__()
+    return [each for one in below for each in (one, *_below(one))]
 
 
 def _classes() -> Iterable[type]:

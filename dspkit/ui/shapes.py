@@ -33,7 +33,8 @@ class Loads:
         self._panel: Panel | None = None
         self._mean, self._ranges = 1.0, {"s": (1.0, 900.0)}
         self.pick = w.Dropdown(
-            options=[OWN_LOAD, *SHAPES], description="load", tooltip="the shape of the input rate over time",
+            options=[OWN_LOAD, *SHAPES], description="load",
+            tooltip="the shape of the input rate over time, from the next Start on",
             style=WIDE, layout=ROOM,
         )  # fmt: skip
         self._knobs = w.VBox()
@@ -54,8 +55,8 @@ class Loads:
     def picked(self, change: Any) -> None:
         """Another shape, as high as the application's own load on average."""
         kind = SHAPES.get(change["new"])
-        if kind is not None and self._panel is not None and type(self._panel.thing) is kind:
-            return
+        if kind is (None if self._panel is None else type(self._panel.thing)):
+            return  # it is we who moved the picker
         shape = None if kind is None else _as_high(kind(), self._mean, self._ranges["s"][1])
         self._show(shape)
         self._changed(shape)
@@ -80,28 +81,31 @@ class Plants:
         self._changed, self._failed = changed, failed
         self._panel: Panel | None = None
         self.pick = w.Dropdown(
-            options=list(VARIANTS), description="plant", tooltip="the simulated machines: as the application has them, "
-            "or otherwise", style=WIDE, layout=ROOM,
+            options=list(VARIANTS), description="plant",
+            tooltip="the simulated machines, from the next Start on", style=WIDE, layout=ROOM,
         )  # fmt: skip
-        self._fold = w.Accordion(titles=("Plant: restarts, noise, micro-batches",), layout=ROOM)
+        self._fold = w.Accordion(layout=ROOM)
         self.view = w.VBox([self.pick, self._fold])
 
     def take(self, app: App, name: str, changes: Mapping[str, Any]) -> None:
         """Show this plant of an application."""
-        self._app, self._base = app, variant(app.plant, name)
+        self._app, self._name, self._base = app, name, variant(app.plant, name)
         former = self._panel
         ranges: Ranges = {"pause_s": (0.0, 120.0), "trigger_s": (0.1, 10.0), "batch_overhead_s": (0.0, 2.0)}
         self._panel = Panel(
             replace(self._base, **changes), self._turned, self._failed, names=_CHANGEABLE, note=False, ranges=ranges
         )
         self._fold.children = (self._panel.view,)
+        self._fold.titles = ("Knobs of the plant",)
         self.pick.value = name
         if former is not None:
             former.close()
 
     def picked(self, change: Any) -> None:
-        self.take(self._app, change["new"], {})
-        self._changed(change["new"], {})
+        """Another plant; what was changed on the former one is not carried over."""
+        if change["new"] != self._name:
+            self.take(self._app, change["new"], {})
+            self._changed(change["new"], {})
 
     def __getitem__(self, name: str) -> Any:
         """The control of one of the plant's knobs."""
@@ -111,10 +115,10 @@ class Plants:
     def _turned(self, plant: Any) -> None:
         base = {k.name: k.value for k in knobs(self._base)}
         changes = {k.name: k.value for k in knobs(plant) if k.name in _CHANGEABLE and k.value != base[k.name]}
-        self._changed(self.pick.value, changes)
+        self._changed(self._name, changes)
 
 
-def _as_high(shape: Workload, mean: float, duration_s: float) -> Workload:
+def _as_high(shape: Any, mean: float, duration_s: float) -> Any:
     """The shape with its defaults made as high, on average, and as long as the application's own load."""
     import numpy as np
 
