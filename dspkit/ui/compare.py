@@ -25,7 +25,6 @@ from ..plant.variants import OWN
 from .comparing import LETTERS, CompareSettings, Comparing
 from .controls import ROOM, WIDE, Panel, read, slider
 from .errors import Errors
-from .settings import application
 from .shapes import Loads, Plants
 from .view import heading, show_beside, show_plot
 
@@ -66,7 +65,7 @@ class Compare:
         """Take other settings, as text or as they are, and run."""
         own = [type(p) for p in self.settings.policies]
         settings = CompareSettings.load(settings, own) if isinstance(settings, str) else settings
-        made = application(settings.app, None, OWN, {})
+        made = CompareSettings(settings.app, settings.policies).application()
         self.settings = settings
         self.loads.take(made, settings.workload, settings.windows * settings.window_s)
         self.plants.take(made, settings.plant, settings.changes)
@@ -195,7 +194,7 @@ class Compare:
 
     def _pick_app(self, change: Any) -> None:
         if change["new"] != self.settings.app:
-            target = application(change["new"], None, OWN, {}).target_latency_s
+            target = topologies.available()[change["new"]]().target_latency_s
             self.use(replace(
                 self.settings, app=change["new"], workload=None, plant=OWN, changes=FrozenMap(), scale=1.0,
                 target_latency_s=target,

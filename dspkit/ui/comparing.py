@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ..core import Policy
 from ..errors import DspkitError
-from ..frozen import FrozenMap
 from ..history import History
 from ..knobs import call
 from ..loop import describe, mape
-from ..plant.variants import OWN
-from ..workload import Workload
-from .settings import Shown, application, application_code, imports, loop_arguments
+from .settings import OnApplication, application_code, imports, loop_arguments
 from .task import Task
 
 LETTERS = "ABCD"
 
 
 @dataclass(frozen=True, repr=False)
-class CompareSettings(Shown):
+class CompareSettings(OnApplication):
     """All that a comparison depends on; `code()` is the same without widgets."""
 
-    app: str
     policies: tuple[Policy, ...]
-    scale: float = 1.0
-    target_latency_s: float = 0.18
-    windows: int = 90
-    window_s: float = 10.0
-    settle: int = 0
-    seed: int = 0
-    workload: Workload | None = None
-    plant: str = OWN
-    changes: Mapping[str, Any] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.policies) <= len(LETTERS):
@@ -68,7 +55,7 @@ class Comparing(Task):
 
     def pieces(self) -> Iterator[None]:
         s = self.settings
-        app = application(s.app, s.workload, s.plant, s.changes)
+        app = s.application()
         loops = {}
         for name, policy in s.named().items():
             simulator = app.simulator(scale=s.scale, window_s=s.window_s, seed=s.seed)

@@ -114,8 +114,8 @@ class Explorer(Live):
         return settings.application()
 
     def _begin(self, run: Run) -> Backend:
-        s = run.settings
-        load = dials(s.application(), lambda: run.settings.scale)
+        s: Any = run.settings
+        load = dials(s.application(), lambda: float(getattr(run.settings, "scale", 1.0)))
         simulator: Backend = s.application().simulator(
             load, parallelism=s.parallelism, seed=s.seed, window_s=s.window_s
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from typing import Any, Self
 
 from .. import literal, policies, predict, workload
@@ -74,17 +74,16 @@ class LiveSettings(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Settings(Shown):
-    """All that an Explorer's run depends on; `code()` is the same run without widgets.
+class OnApplication(Shown):
+    """What a run on a simulated application depends on, whoever decides.
 
-    Without a `load` it is the application's own. `plant` is one of `plant.VARIANTS`, `changes` are fields of the plant
-    that are changed after that.
+    Without a `workload` it is the application's own. `plant` is one of `plant.VARIANTS`, `changes` are fields of the
+    plant that are changed after that.
     """
 
     app: str
-    policy: Policy
+    _: KW_ONLY
     scale: float = 1.0
-    parallelism: Mapping[str, int] = field(default_factory=FrozenMap)
     target_latency_s: float = 0.18
     windows: int = 90
     window_s: float = 10.0
@@ -96,7 +95,19 @@ class Settings(Shown):
 
     def application(self) -> App:
         """The application as set: its own, on this plant, under this load."""
-        return application(self.app, self.workload, self.plant, self.changes)
+        if self.app not in applications():
+            known = ", ".join(applications())
+            raise DspkitError(f"application {self.app!r}", expected=f"one of {known}", fix="check the name")
+        own = applications()[self.app]()
+        return own.under(self.workload, variant(own.plant, self.plant, **self.changes))
+
+
+@dataclass(frozen=True, repr=False)
+class Settings(OnApplication):
+    """All that an Explorer's run depends on; `code()` is the same run without widgets."""
+
+    policy: Policy
+    parallelism: Mapping[str, int] = field(default_factory=FrozenMap, kw_only=True)
 
     def code(self) -> str:
         """The same run as code to copy."""
@@ -110,11 +121,6 @@ class Settings(Shown):
             f"history = run({call(self.policy)}, app.simulator({', '.join(simulator)}), {loop_arguments(self)})\n"
             f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
         )
-
-
-def application(app: str, load: Workload | None, plant: str, changes: Mapping[str, Any]) -> App:
-    """An application by its name, under another load and on another plant."""
-    return applications()[app]().under(load, variant(applications()[app]().plant, plant, **changes))
 
 
 def application_code(settings: Any) -> tuple[set[str], str]:
