@@ -79,8 +79,10 @@ class Panel:
         ranges: Ranges = MappingProxyType({}),
         names: Collection[str] | None = None,
         note: bool = True,
+        allow: Callable[[Any], None] = lambda request: None,
     ):
-        self.thing, self._changed, self._failed, self._now = thing, changed, failed, now
+        """`allow(request)` raises if machines that are asked for cannot be had."""
+        self.thing, self._changed, self._failed, self._now, self._allow = thing, changed, failed, now, allow
         self._controls = {
             k.name: c
             for k in knobs(thing)
@@ -104,6 +106,7 @@ class Panel:
     def ask(self, request: Any) -> None:
         """Ask the policy for machines: what the buttons do."""
         try:
+            self._allow(request)
             self.thing = self.thing.ask(request)
         except Exception as error:
             self._failed(error)

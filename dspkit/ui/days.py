@@ -17,7 +17,7 @@ from ..policies.hierarchical import Hierarchical
 from ..reproduce.hierarchical import summary, two_days
 from .controls import ROOM, WIDE, control, read
 from .errors import Errors
-from .view import show_plot
+from .view import show_beside, show_plot
 
 KNOBS = ("grants", "beta", "tokens_per_min", "rule", "out", "c", "node_most", "room", "include_self")
 
@@ -71,7 +71,8 @@ class TwoDays:
         self.history = two_days(policy, seed=self._seed, days=self._days)
         self.policy, self.row = policy, summary(self.history)
         runs = {"all are granted": self._all, "as set": self.history}
-        show_plot(self._chart, plots.managed(runs, limit_s=policy.most_s), bar=False)
+        self.picture = plots.managed(runs, limit_s=policy.most_s)
+        show_plot(self._chart, self.picture, bar=False)
         base, r = summary(self._all), self.row
         self._said.value = (
             f"<p style='line-height:1.4'><b>{r['availability']:.1%}</b> available "
@@ -88,6 +89,4 @@ class TwoDays:
         return self.history
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        display(self.view)  # type: ignore[no-untyped-call]
+        show_beside(self.picture, self.view)

@@ -206,7 +206,9 @@ class Live:
             self._use_policy(self._makers[name]())
 
     def _use_policy(self, policy: Policy) -> None:
-        panel = Panel(policy, self._turn, lambda error: self._errors.note("knobs", error), self._time)
+        panel = Panel(
+            policy, self._turn, lambda error: self._errors.note("knobs", error), self._time, allow=self._allow
+        )
         former, self.view.knobs.children = getattr(self, "_panel", None), (panel.view,)
         self._panel = panel
         if former is not None:
@@ -222,6 +224,9 @@ class Live:
         self._apply(replace(self.settings, policy=policy))
         if thresholds(policy):
             self._redraw()
+
+    def _allow(self, request: Any) -> None:
+        """Raises if machines that a person asks for cannot be had; here the backend itself says so."""
 
     def _time(self) -> float:
         """Where the run is, in its own seconds; before it begins, the start."""
