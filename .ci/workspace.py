@@ -40,7 +40,7 @@ def settings(prefix: Path) -> None:
 
 def layout(folder: Path) -> None:
     """The workspace, unless there is one already: it is then as its user left it."""
-    signed = hashlib.sha256(NAME[1:].encode()).hexdigest()[:4]  # as jupyterlab_server names its files
+    signed = hashlib.sha256(NAME.encode()).hexdigest()[:4]  # as jupyterlab_server names its files
     path = folder / f"{NAME}-{signed}.jupyterlab-workspace"
     if not path.exists():
         _write(path, LAYOUT)
