@@ -3,7 +3,8 @@
 
     python3 dev.py COMMAND [arguments handed on]      (`make COMMAND` is the same)
 
-    lab     open JupyterLab on the first notebook, on this machine only
+    lab     open JupyterLab on the index of the notebooks, on this machine only
+    app     the notebooks as pages of sliders and charts, without their code (Voilà); not the one with Spark
     demo    word count on a local Spark under a policy, for two minutes; leaves a report (--help: what can be set)
     test    run the tests                   report  run a notebook, write one HTML file to reports/
     bench   time the claims we make         lint    check style, formatting and types
@@ -23,16 +24,15 @@ if sys.version_info < (3, 11):  # what stands up to here must stay readable to t
 if os.name != "posix":
     sys.exit("dspkit's set-up runs on Linux and macOS, this is " + sys.platform + ". On Windows use WSL.")
 
-import json
 import signal
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci"))
+import workspace
 from environment import Environment, remove, run, say
 
-START = "notebooks/00_start.ipynb"
 CACHES = "__pycache__ .ipynb_checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db"
 
 
@@ -44,18 +44,34 @@ def become(here: Environment, *args: object) -> None:
 
 
 def lab(here: Environment, args: list[str]) -> None:
-    if any(arg.partition("=")[0] in ("--ip", "--ServerApp.ip") for arg in args):
-        sys.exit("dev: --ip came, but the lab only listens on this machine. From afar: ssh -L 8888:127.0.0.1:8888 HOST")
-    settings = here.venv / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    news = {"fetchNews": "false", "checkForUpdates": False}
-    settings.write_text(json.dumps({"@jupyterlab/apputils-extension:notification": news}), encoding="utf-8")
-    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    options = [] if screen else ["--no-browser"]
-    options += ["--allow-root", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={here.root}"]
-    options += [f"--LabApp.default_url=/lab/tree/{START}", "--LabApp.extension_manager=readonly", *args]
-    say(f"starting JupyterLab on {START}; Ctrl-C ends it")
+    loopback_only(args)
+    workspace.settings(here.venv)
+    workspace.layout(Path(here.variables()["JUPYTERLAB_WORKSPACES_DIR"]))
+    options = browser() + ["--allow-root", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={here.root}"]
+    options += [f"--LabApp.default_url={workspace.URL}", "--LabApp.extension_manager=readonly", *args]
+    say(f"starting JupyterLab on {workspace.INDEX}; Ctrl-C ends it")
     become(here, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", *options)
+
+
+def app(here: Environment, args: list[str]) -> None:
+    """The notebooks that need no Spark as pages without code; each visit has a kernel of its own."""
+    loopback_only(args)
+    options = [*browser(), "--Voila.ip=127.0.0.1", "--Voila.auto_token=True", "--template=lab"]
+    options += ["--show_tracebacks=True", "--MappingKernelManager.cull_idle_timeout=600"]
+    options += [f"--ContentsManager.hide_globs={name}" for name in ("__pycache__", ".*", "*spark*")]
+    say("starting Voilà on the notebooks; Ctrl-C ends it")
+    become(here, "-m", "voila", here.root / "notebooks", *options, *args)
+
+
+def loopback_only(args: list[str]) -> None:
+    if any(arg.partition("=")[0] in ("--ip", "--ServerApp.ip", "--Voila.ip") for arg in args):
+        sys.exit("dev: --ip came, but we only listen on this machine. From afar: ssh -L 8888:127.0.0.1:8888 HOST")
+
+
+def browser() -> list[str]:
+    """Open one only where there is a screen."""
+    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return [] if screen else ["--no-browser"]
 
 
 def lint(here: Environment, args: list[str]) -> None:
@@ -93,7 +109,7 @@ def main(command: str, args: list[str]) -> None:
     modules = {
         "test": ["-m", "pytest", *args],
         "bench": ["-m", "benchmarks", *args],
-        "report": ["-m", "dspkit", "report", *(args or [START])],
+        "report": ["-m", "dspkit", "report", *(args or [workspace.START])],
         "demo": ["-m", "dspkit.apps.demo", *args],
         "reproduce": ["-m", "dspkit.reproduce", *args],
         "jar": ["-m", "dspkit.spark.jar", *args],
@@ -101,13 +117,13 @@ def main(command: str, args: list[str]) -> None:
     }
     if command == "clean":
         clean(here)
-    elif command in (*modules, "lab", "lint", "setup"):
+    elif command in (*modules, "lab", "app", "lint", "setup"):
         here.ensure()
         if command in modules:
             say(f"{command}: python {' '.join(modules[command])}")
             become(here, *modules[command])
         elif command != "setup":
-            {"lab": lab, "lint": lint}[command](here, args)
+            {"lab": lab, "app": app, "lint": lint}[command](here, args)
     else:
         print(__doc__)
         sys.exit(0 if command in ("help", "-h", "--help") else f"dev: {command!r} came, expected one of the above")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import statistics
+from functools import cache
+from typing import Any
+
 from benchmarks import Claim, side_by_side
 from dspkit import History, plots, run, topologies
 from dspkit.policies.ds2 import DS2
@@ -31,3 +37,90 @@ def _plotly(history: History) -> object:
     for shape in spec["layout"]["shapes"]:
         figure.add_vline(x=shape["x0"], line=shape["line"])
     return figure.to_json()
+
+
+MOVED = 500  # moves of the slider in all
+PACED, PAUSE_MS = 60, 300  # of these one after the other with a rest, as a hand does
+_CELLS = {
+    "graph": "view = ui.TopologyView(run(DS2(), topologies.word_count().simulator(), steps=90))\nview",
+    "lesson": "lesson = ui.Lesson(lessons.Contention())\nlesson",
+}
+_SLIDERS = {"graph": "window", "lesson": "io share"}
+
+
+@cache
+def _browsed() -> dict[str, Any]:
+    """Two simulated views in a real JupyterLab: each move of a slider timed in the browser, memory before and after."""
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    from benchmarks import _lab
+
+    start = "from dspkit import lessons, run, topologies, ui\nfrom dspkit.policies.ds2 import DS2\n"
+    told: dict[str, Any] = {}
+    with _lab.lab() as (address, folder), _lab.page() as page:
+        for name, source in _CELLS.items():
+            path = folder / f"{name}.ipynb"
+            nbformat.write(new_notebook(cells=[new_code_cell(start + source)], metadata=_lab.KERNEL), path)
+            _lab.open_and_run(page, address, path.name)
+            slider = page.locator(".dspkit .widget-slider", has_text=_SLIDERS[name]).first
+            slider.wait_for(timeout=120_000)
+            page.locator(".dspkit .js-plotly-plot .main-svg").first.wait_for(timeout=60_000)
+            slider.evaluate("e => e.querySelector('.noUi-handle').setAttribute('data-bench', '')")
+            move = ["[data-bench]", ".dspkit .js-plotly-plot"]
+            there_and_back = [["ArrowRight"] * 10 + ["ArrowLeft"] * 10]
+            if name == "graph":  # from the last window it goes back first
+                there_and_back = [["ArrowLeft"] * 10 + ["ArrowRight"] * 10]
+            page.evaluate(_lab.MOVES, [*move, 20, *there_and_back, 0])  # warm
+            before = _size(page, path)
+            times = sorted(page.evaluate(_lab.MOVES, [*move, PACED, *there_and_back, PAUSE_MS]))
+            fast = page.evaluate(_lab.MOVES, [*move, MOVED - PACED, *there_and_back, 0]) if name == "graph" else [0.0]
+            after = _size(page, path)
+            told[name] = {
+                "p50_ms": statistics.median(times), "p95_ms": times[int(0.95 * PACED)],
+                "p50_without_rest_ms": statistics.median(fast), "memory_mb": after[0] - before[0],
+                "kernel_mb": after[0], "file_kb": (after[1] - before[1]) / 1e3,
+            }  # fmt: skip
+            print(f"  {name}: " + ", ".join(f"{k} {v:.4g}" for k, v in told[name].items()), flush=True)
+    return told
+
+
+def _size(page: Any, path: Any) -> tuple[float, int]:
+    """Memory of the kernel in MB, and the bytes of the notebook as saved now."""
+    import os
+    import time
+
+    page.keyboard.press("Control+s")
+    page.wait_for_function(
+        "() => !document.querySelector('.jp-mod-current .jp-DirtyIndicator, .lm-mod-current.jp-mod-dirty')"
+    )
+    time.sleep(1.0)
+    kernels = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/cmdline") as line, open(f"/proc/{entry}/environ") as env:
+                    if "ipykernel_launcher" in line.read() and str(path.parent.parent) in env.read():
+                        kernels.append(int(entry))
+            except OSError:
+                continue
+    with open(f"/proc/{max(kernels)}/status") as status:
+        found = re.search(r"VmRSS:\s+(\d+) kB", status.read())
+    assert found is not None
+    return int(found[1]) / 1000, len(json.dumps(json.loads(path.read_text())))
+
+
+def slider_to_chart_p95() -> Claim:
+    """Milliseconds from a slider's move to its changed chart in the browser, the 95th percentile of two views."""
+    told = _browsed()
+    return Claim(max(view["p95_ms"] for view in told.values()), "ms", target=150, better="lower", detail=told)
+
+
+def kernel_growth_over_500_moves() -> Claim:
+    """Megabytes that the kernel grows over 500 moves of a slider."""
+    return Claim(_browsed()["graph"]["memory_mb"], "MB", target=30, better="lower", detail=_browsed())
+
+
+def notebook_growth_over_500_moves() -> Claim:
+    """Kilobytes that the notebook's file grows over 500 moves: pictures take the place of former ones."""
+    return Claim(_browsed()["graph"]["file_kb"], "kB", target=20, better="lower", detail=_browsed())

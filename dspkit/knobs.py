@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import KnobError
 
+LINES = ("busy", "latency")  # rows of a timeline that thresholds are drawn on: busy share, latency in seconds
 _LONGEST = 20  # of a sequence that is shown in full
 
 
@@ -24,13 +25,17 @@ def knob(
     unit: str = "",
     source: str = "",
     infinite: bool = False,
+    line: str = "",
 ) -> Any:
     """A dataclass field with its range, unit, one sentence of help, and where its default comes from.
 
     `low` and `high` bound what is accepted. An infinite end means "as far as you like", and no slider is drawn;
-    infinity itself is accepted only with `infinite`. Two whole bounds make a knob of whole numbers.
+    infinity itself is accepted only with `infinite`. Two whole bounds make a knob of whole numbers. A threshold names
+    in `line` the row of `plots.timeline` on which it is a line: one of LINES.
     """
-    meta = dict(help=help, low=low, high=high, choices=choices, unit=unit, source=source, infinite=infinite)
+    if line and line not in LINES:
+        raise KnobError(f"line={line!r}", expected=f"one of {', '.join(LINES)}", fix="leave it out for no line")
+    meta = dict(help=help, low=low, high=high, choices=choices, unit=unit, source=source, infinite=infinite, line=line)
     return dataclasses.field(default=default, metadata={"knob": meta})
 
 
@@ -47,6 +52,7 @@ class Knob:
     unit: str
     source: str
     infinite: bool = False
+    line: str = ""
 
 
 class Knobs:
@@ -73,6 +79,20 @@ def knobs(thing: Any) -> Iterator[Knob]:
         if meta := f.metadata.get("knob"):
             value = f.default if isinstance(thing, type) else getattr(thing, f.name)
             yield Knob(f.name, value, **meta)
+
+
+def thresholds(thing: Any) -> dict[str, tuple[str, float]]:
+    """The thresholds among the knobs of a policy, and of the policy in a guard: {name: (row, value)}.
+
+    >>> from dspkit.policies.elysium import Elysium
+    >>> thresholds(Elysium())
+    {'core min': ('busy', 0.25), 'core max': ('busy', 0.65)}
+    """
+    if not dataclasses.is_dataclass(thing):
+        return {}
+    inner = getattr(thing, "policy", None)
+    found = thresholds(inner) if inner is not None else {}
+    return found | {k.name.replace("_", " "): (k.line, k.value) for k in knobs(thing) if k.line}
 
 
 def call(thing: Any) -> str:

@@ -18,15 +18,30 @@
     };
   };
 
-  // A drawing (no axis to read off) keeps its size and is scrolled instead: its labels would run into each other.
-  const isDrawing = (layout) => (layout.xaxis || {}).visible === false;
+  // What stands side by side, has a slider of its own, or is a drawing (no axis to read off) keeps its size and is
+  // scrolled instead: its labels would run into each other.
+  const isWide = (layout) => {
+    const axes = Object.entries(layout).filter(([name]) => /^xaxis\d*$/.test(name)).map(([, axis]) => axis);
+    const ends = axes.filter((axis) => axis.domain).map((axis) => axis.domain);
+    const beside = ends.some((a) => ends.some((b) => a[1] <= b[0]));
+    return beside || !!layout.sliders || (layout.xaxis || {}).visible === false;
+  };
+
+  // Only where there is something beyond the edge.
+  const tellScroll = (box) => {
+    if (box.scrollWidth <= box.clientWidth + 1 || box.nextElementSibling?.classList.contains("hint")) return;
+    const hint = document.createElement("p");
+    hint.className = "note hint";
+    hint.textContent = "Goes on to the right: scroll it sideways.";
+    box.after(hint);
+  };
 
   for (const plot of plots) {
     const figure = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
     const { width, ...layout } = figure.layout || {};
     try {
       const room = plot.clientWidth;
-      const shown = isDrawing(layout) && room < 640 ? { ...layout, width: 640 } : narrow(figure.data || [], layout, room);
+      const shown = isWide(layout) && room < 640 ? { ...layout, width: 640 } : narrow(figure.data || [], layout, room);
       if (shown.width) {
         fixed.set(plot, shown.width);
         plot.tabIndex = 0; // to scroll it with the keyboard
@@ -40,6 +55,8 @@
       failed(plot, error);
     }
   }
+
+  for (const box of document.querySelectorAll(".plot, .scroll, pre.output")) tellScroll(box);
 
   function failed(plot, error) {
     const line = document.createElement("p");

@@ -8,8 +8,10 @@ report.write([Section("Load", figure=plot), ...], title="Mine")
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +79,7 @@ def from_history(
     cited = [key for key in ((named,) if isinstance(named, str) else named) if key in entries()]
     if target_latency_s is not None:
         about["latency target, s"] = target_latency_s
+    settings = str(about.pop("settings", ""))
     sentence, decisions = _decisions(history)
     sections = [
         Section("What ran", figure=plots.topology(history.topology, history[-1].snapshot)),
@@ -87,6 +90,9 @@ def from_history(
     ]
     if code:
         sections.append(Section("The same run as code", code=code))
+    if settings:
+        said = "Paste this into the view's settings, or hand it to its use(), to have the controls as they were."
+        sections.append(Section("The settings of the view", said, html=f"<pre>{escape(settings)}</pre>"))
     policy = THEN.join(name.partition("(")[0] for name in str(about.get("policy", "")).split(THEN))
     title = title or (f"A run of {policy}" if policy else "A run")
     return write(sections, path, title=title, about=about, references=["dspkit", *cited], overwrite=overwrite)
@@ -97,7 +103,7 @@ def from_notebook(
 ) -> Path:
     """Run a notebook headless and report its prose, figures, tables and text; code is folded, controls are left out.
 
-    A notebook's metadata may name its references: {"dspkit": {"references": ["stela"]}}.
+    It cites the policies that its code names; its metadata may name more: {"dspkit": {"references": ["stela"]}}.
     """
     from .notebook import execute
     from .report_cells import sections
@@ -108,7 +114,7 @@ def from_notebook(
     notebook = execute(path, timeout_s=timeout_s)
     about = {"notebook": path.name, "ran for": f"{time.monotonic() - started:.1f} s"}
     title, found = sections(notebook, path.absolute().parent)
-    references = notebook.metadata.get("dspkit", {}).get("references", [])
+    references = [*notebook.metadata.get("dspkit", {}).get("references", []), *_used(notebook)]
     return write(
         found,
         out,
@@ -117,6 +123,17 @@ def from_notebook(
         references=["dspkit", *references],
         overwrite=overwrite,
     )
+
+
+def _used(notebook: Any) -> list[Any]:
+    """The policies that code cells name, by class or by the name that pickers show."""
+    from . import policies
+
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    words = set(re.findall(r"\w+|\"[\w-]+\"|'[\w-]+'", code))
+    kinds = policies.available().items()
+    named = [kind for name, kind in kinds if words & {kind.__name__, f'"{name}"', f"'{name}'"}]
+    return [kind for kind in named if getattr(kind, "reference", ())]
 
 
 def _decisions(history: History) -> tuple[str, pd.DataFrame]:

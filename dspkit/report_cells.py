@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 _PICTURES = ("image/svg+xml", "image/png", "image/jpeg", "image/gif", "image/webp")
+_LEFT_OUT = {"course", "code-host"}  # tags of cells that are for notebooks: where to go, pictures of views
 _HEADING = re.compile(r"<h([12])>(.*?)</h\1>", re.DOTALL)
 
 
@@ -25,6 +26,8 @@ def sections(notebook: NotebookNode, folder: Path) -> tuple[str, list[Section]]:
     """The notebook's title, "" if it has none, and its sections; each heading of the two upper levels begins a card."""
     title, found = "", list[Section]()
     for cell in notebook.cells:
+        if _LEFT_OUT & set(cell.metadata.get("tags", ())):
+            continue
         if cell.cell_type == "markdown":
             for level, heading, html in _split(markdown(cell.source, folder, cell.get("attachments"))):
                 if level == 1 and not title and not any(s.title for s in found):

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .errors import DspkitError
+from .report_math import ATTRIBUTES, TAGS, mathml
 
 MOST_BYTES = 3_000_000  # of one picture
 # As nh3 writes it: every value in double quotes, which values cannot contain.
@@ -25,11 +26,12 @@ def clean(html: str, folder: Path | None = None) -> str:
     """`html` without scripts, styles, handlers, or anything that asks the network; pictures in `folder` go inline."""
     nh3 = _load("nh3")
     attributes = {tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()}
-    attributes["details"] = {"open"}
+    attributes |= {"details": {"open"}, **ATTRIBUTES}
     for tag in ("tr", "th", "td"):
         attributes[tag].add("style")
     safe = nh3.clean(
         html,
+        tags=nh3.ALLOWED_TAGS | TAGS,
         attributes=attributes,
         attribute_filter=_keep,
         allowed_classes=_CLASSES,
@@ -41,7 +43,7 @@ def clean(html: str, folder: Path | None = None) -> str:
 
 
 def markdown(text: str, folder: Path | None = None, attachments: Mapping[str, Mapping[str, str]] | None = None) -> str:
-    """Markdown as clean HTML; `$…$` stays as its source, set like code."""
+    """Markdown as clean HTML; `$…$` is set as a formula, or stays as its source where `mathml` does not know it."""
     for name, bundle in (attachments or {}).items():
         for mime, data in bundle.items():
             text = text.replace(f"attachment:{name}", f"data:{mime};base64,{data}")
@@ -70,9 +72,13 @@ def _renderer() -> Callable[[str], str]:
     renderer = mistune.HTMLRenderer(escape=False)  # inline HTML is allowed in notebooks; clean() goes over it
     renderer.image = image
     made = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "footnotes", "url", "math"])
-    renderer.register("inline_math", lambda _, text: f'<code class="math">{escape(text)}</code>')
-    renderer.register("block_math", lambda _, text: f'<pre class="math">{escape(text.strip())}</pre>')
+    renderer.register("inline_math", lambda _, text: mathml(text) or f'<code class="math">{escape(text)}</code>')
+    renderer.register("block_math", lambda _, text: _block(text.strip()))
     return made  # type: ignore[no-any-return]
+
+
+def _block(text: str) -> str:
+    return f"<p>{formula}</p>" if (formula := mathml(text, display=True)) else f'<pre class="math">{escape(text)}</pre>'
 
 
 def _shown(image: re.Match[str]) -> str:

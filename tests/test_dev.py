@@ -116,7 +116,7 @@ def test_the_lab_serves_the_first_notebook_and_ends(tmp_path: Path, monkeypatch:
         server = subprocess.Popen(args, env=env, cwd=ROOT, stdout=out, stderr=out)
     try:
         wait_for(lambda: "token=" in log.read_text() or server.poll() is not None)
-        url = re.search(r"http://127\.0\.0\.1:\d+/lab/tree/notebooks/00_start\.ipynb\?token=\w+", log.read_text())
+        url = re.search(r"http://127\.0\.0\.1:\d+/lab/workspaces/dspkit\?token=\w+", log.read_text())
         assert url, log.read_text()
         base, token = url[0].split("/lab/")[0], url[0].split("token=")[1]
         wait_for(lambda: listens(base))  # the address is printed a moment before

@@ -77,9 +77,9 @@ def test_what_a_lesson_cannot_do_is_said_beside_it():
 
     view = ui.Lesson(Broken())
     view["cores"].value = 1
-    assert "ValueError: &lt;no&gt;" in view._error.value
+    assert "ValueError: &lt;no&gt;" in view.error
     view["cores"].value = 2
-    assert view._error.value == ""
+    assert view.error == ""
     assert call(view.thing) == "Broken(cores=2)"
 
 

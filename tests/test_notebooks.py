@@ -184,3 +184,25 @@ def test_importing_the_module_loads_no_jupyter():
     code = "import sys, dspkit.notebook; print([m for m in ('nbclient', 'nbformat', 'zmq') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_index_and_the_ways_between_notebooks_are_as_written():
+    """After a change of a title or of a notebook's metadata: python .ci/course.py"""
+    import course
+
+    assert course.main(check=True) == 0
+    listed = (ROOT / "notebooks" / "README.md").read_text()
+    for path in NOTEBOOKS:
+        assert f"]({path.name})" in listed
+        told = json.loads(path.read_text("utf-8"))["metadata"].get("dspkit", {})
+        assert {"learn", "minutes", "after"} <= set(told), path.name
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_each_view_is_followed_by_a_picture_that_needs_no_kernel(path):
+    """Views that publish their own picture, or a plain call that draws one in the next code cell."""
+    cells = [c for c in json.loads(path.read_text("utf-8"))["cells"] if c["cell_type"] == "code"]
+    sources = ["".join(c["source"]) for c in cells]
+    for at, source in enumerate(sources):
+        if "Explorer(" in source or "ui.Live(" in source:
+            assert "plots." in sources[at + 1], source

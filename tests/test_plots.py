@@ -109,7 +109,9 @@ def test_the_graph_shows_rates_instances_and_the_busiest(history):
     assert f"{plots.si(snapshot.edge_rates['source', 'flat_map'])}/s" in texts
     busiest = max(snapshot.operators, key=lambda n: snapshot.operators[n].utilisation)
     assert f"is {busiest} at" in plot.summary
-    assert len({t["marker"]["symbol"] for t in plot.spec["data"] if "marker" in t}) == 3
+    assert {t["name"]: t["marker"]["symbol"] for t in plot.spec["data"] if t.get("name") in ("source", "sink")} == {
+        "source": "square", "sink": "diamond"
+    }  # fmt: skip
 
 
 @given(topologies())
@@ -161,3 +163,13 @@ def test_a_notebook_gets_the_figure_and_the_sentence(history, monkeypatch):
     plots.timeline(history)._ipython_display_()
     assert plots.PLOTLY_MIME in shown[0][0]
     assert shown[1][1]["metadata"] == {"dspkit": "summary"}
+
+
+def test_long_names_in_a_chain_do_not_run_into_each_other():
+    names = [f"a_rather_long_name_of_operator_{i}" for i in range(8)]
+    plot = plots.topology(Topology.chain(*names))
+    lines = [line for t in plot.spec["data"] for label in t.get("text", ()) for line in label.split("<br>")]
+    assert max(map(len, lines)) <= 92 / len(names)  # letters that a column has room for
+    unbroken = plots.topology(Topology.chain(*(f"averylongnameofoperator{i}" for i in range(8))))
+    sides = {s for t in unbroken.spec["data"] for s in t.get("textposition", ())}
+    assert sides == {"bottom center", "top center"}

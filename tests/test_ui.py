@@ -187,8 +187,10 @@ def test_a_turned_knob_keeps_what_the_policy_knows(explorer):
     known = len(explorer.history[-1].state.wanted)
     assert known >= 3
     explorer._panel["combine"].value = "max"
-    _until(lambda: explorer.history.notes)
-    assert len(explorer.history[-1].state.wanted) > known
+    _until(lambda: explorer.history.notes and len(explorer.history) > known + 1)
+    turned_at = explorer.history.notes[0][0]
+    first_after = next(s for s in explorer.history if s.snapshot.t > turned_at)
+    assert len(first_after.state.wanted) > known
     explorer.stop()
 
 
@@ -200,6 +202,40 @@ def test_stop_keeps_what_was_recorded_and_can_be_pressed_twice(explorer):
     assert 2 <= len(explorer.history) < 40
     assert "Stopped" in explorer.view.status.value
     assert explorer.view.buttons["Stop"].disabled
+
+
+def test_pause_holds_the_run_and_lets_it_go_on(explorer):
+    _begun(explorer)
+    explorer.view.buttons["Pause"].click()
+    _until(lambda: "Paused" in explorer.view.status.value)
+    held = len(explorer.history)
+    explorer.view.speed.value = 0
+    assert not explorer.wait(0.3)
+    assert len(explorer.history) == held < 40
+    assert explorer.view.buttons["Pause"].description == "Go on"
+    explorer.view.buttons["Pause"].click()
+    assert len(_finished(explorer)) == 40
+    assert explorer.view.buttons["Pause"].disabled
+
+
+def test_a_held_run_can_be_stopped_reset_and_replaced(explorer):
+    for act in (explorer.stop, explorer.reset, explorer.start):
+        _begun(explorer)
+        former = explorer._live
+        explorer.pause()
+        act()
+        assert former.wait(20)
+    explorer.pause()
+    explorer.pause()
+    assert len(_finished(explorer)) == 40
+
+
+def test_progress_tells_how_much_is_left(explorer):
+    _begun(explorer)
+    _until(lambda: " of 40, " in explorer.view.left.value and "left" in explorer.view.left.value)
+    _finished(explorer)
+    assert "40 of 40<" in explorer.view.left.value
+    assert "<b>Now</b>, t = 400 s:" in explorer.view.why.value
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dspkit import plots, sensitivity, topologies, ui
 from dspkit.errors import DspkitError
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.fission import Fission
-from dspkit.ui import sweeping
+from dspkit.ui import task
 from tiny import wait_for
 
 
@@ -82,7 +82,7 @@ def test_what_does_not_go_together_is_a_line_and_goes_when_it_does(page):
 
 def test_a_sweep_goes_on_in_the_background_fills_the_map_and_can_be_stopped(page, monkeypatch):
     gate, measure = threading.Semaphore(0), sensitivity.measure
-    monkeypatch.setattr(sweeping, "REDRAW_S", 0)
+    monkeypatch.setattr(task, "REDRAW_S", 0)
 
     def slowly(*args, **options):
         gate.acquire()

@@ -71,7 +71,13 @@ def plot(traces: list[Spec], layout: Spec, summary: str, *, height: int, title: 
 
 
 def axis(title: str, **more: Any) -> Spec:
-    return {"title": {"text": title}, "gridcolor": "#E5E5E5", "zerolinecolor": "#BBBBBB", "automargin": True, **more}
+    return {
+        "title": {"text": title, "standoff": 10},
+        "gridcolor": "#E5E5E5",
+        "zerolinecolor": "#BBBBBB",
+        "automargin": True,
+        **more,
+    }
 
 
 def numbers(values: Iterable[float | None]) -> list[float | None]:

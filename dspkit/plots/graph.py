@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from ..core import Edge, Snapshot, Topology
-from .base import Plot, Spec, plot, si
+from ..etp import congested
+from .base import PALETTE, Plot, Spec, plot, si
+
+ROOM = 92  # letters of a label side by side across a chart of usual width
+CONGESTED = 1.2  # times as much as it processes comes in: Stela's congestion rate
 
 
-def topology(topology: Topology, snapshot: Snapshot | None = None, *, title: str = "", row_px: int = 110) -> Plot:
-    """The graph of operators, sources left; with a snapshot: rates on edges, instances and busy share in the nodes."""
+def topology(
+    topology: Topology,
+    snapshot: Snapshot | None = None,
+    *,
+    congestion_rate: float = CONGESTED,
+    title: str = "",
+    row_px: int = 110,
+) -> Plot:
+    """The graph of operators, sources left; with a snapshot: rates on edges, busy share as the nodes' fill.
+
+    An operator to which more than `congestion_rate` times what it processes comes is an octagon with a cross.
+    """
     place, bends = positions(topology)
+    stuck = set() if snapshot is None else set(congested(topology, snapshot, congestion_rate))
     notes = []
     traces: list[Spec] = []
     for u, v in topology.edges:
@@ -25,20 +41,32 @@ def topology(topology: Topology, snapshot: Snapshot | None = None, *, title: str
             x, y = ((a + b) / 2 for a, b in zip(*way[:2], strict=True))
             text = f"{si(snapshot.edge_rates[u, v])}/s"
             notes.append({"x": x, "y": y, "text": text, "showarrow": False, "bgcolor": "white", "font": {"size": 11}})
+    labels, sides = _labels(topology, snapshot, place)
     for kind, symbol in {"source": "square", "operator": "circle", "sink": "diamond"}.items():
         group = [n for n in topology.order if _kind(topology, n) == kind]
-        marker = {
+        marker: Spec = {
             "symbol": symbol, "size": 28 if symbol == "diamond" else 38,
             "color": [_busy(snapshot, n) or 0.0 for n in group], "cmin": 0, "cmax": 1,
             "colorscale": [[0, "#FFFFFF"], [1, "#D55E00"]], "line": {"width": 2, "color": "#444"},
             "showscale": snapshot is not None and kind == "source",
             "colorbar": {"title": {"text": "busy"}, "tickformat": ".0%", "thickness": 12},
         }  # fmt: skip
-        labels = [_label(snapshot, n) for n in group]
+        if any(group_stuck := [n in stuck for n in group]):
+            marker["symbol"] = ["octagon" if jam else symbol for jam in group_stuck]
+            marker["size"] = [40 if jam else marker["size"] for jam in group_stuck]
+            marker["line"] = {"width": [4 if jam else 2 for jam in group_stuck], "color": "#444"}
+        hover = [_label(snapshot, n, 0) + (", congested" if n in stuck else "") for n in group]
         traces.append(
             {"type": "scatter", "x": [place[n][0] for n in group], "y": [place[n][1] for n in group], "name": kind,
-             "mode": "markers+text", "marker": marker, "text": labels, "textposition": "bottom center",
-             "hoverinfo": "text", "showlegend": snapshot is None and bool(group)}
+             "mode": "markers+text", "marker": marker, "text": labels[kind], "textposition": sides[kind],
+             "hovertext": hover, "hoverinfo": "text", "showlegend": snapshot is None and bool(group)}
+        )  # fmt: skip
+    if stuck:  # never by colour alone
+        jams = [n for n in topology.order if n in stuck]
+        cross = {"symbol": "x-thin", "size": 16, "line": {"width": 3, "color": PALETTE[6]}}
+        traces.append(
+            {"type": "scatter", "x": [place[n][0] for n in jams], "y": [place[n][1] for n in jams], "mode": "markers",
+             "marker": cross, "hoverinfo": "skip", "name": "congested", "showlegend": False}
         )  # fmt: skip
     drawn = [*place.values(), *(point for points in bends.values() for point in points)]
     depth, width = max(x for x, _ in drawn), max(abs(y) for _, y in drawn)
@@ -52,6 +80,8 @@ def topology(topology: Topology, snapshot: Snapshot | None = None, *, title: str
     if snapshot is not None and snapshot.operators:
         name, metrics = max(snapshot.operators.items(), key=lambda item: item[1].utilisation)
         said += f"; the busiest at t = {snapshot.t:g} s is {name} at {metrics.utilisation:.0%}"
+        if stuck:
+            said += f"; congested: {', '.join(n for n in topology.order if n in stuck)}"
     return plot(traces, layout, f"{said}.", height=round(row_px * (2 * width + 2)), title=title)
 
 
@@ -98,8 +128,42 @@ def _busy(snapshot: Snapshot | None, name: str) -> float | None:
     return metrics.utilisation if metrics else None
 
 
-def _label(snapshot: Snapshot | None, name: str) -> str:
+def _labels(
+    topology: Topology, snapshot: Snapshot | None, place: dict[str, Point]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """What is written at each operator, and on which side, by kind.
+
+    Names that are too wide for their column are broken; where no break helps, every other column has its text above.
+    """
+    columns = max(x for x, _ in place.values()) + 1
+    room = max(6, int(ROOM / columns))
+    crowded = any(len(line) > room for n in topology.order for line in _broken(n, room))
+    labels: dict[str, list[str]] = {"source": [], "operator": [], "sink": []}
+    sides: dict[str, list[str]] = {"source": [], "operator": [], "sink": []}
+    for n in topology.order:
+        kind = _kind(topology, n)
+        labels[kind].append(_label(snapshot, n, room))
+        sides[kind].append("top center" if crowded and place[n][0] % 2 else "bottom center")
+    return labels, sides
+
+
+def _broken(name: str, room: int) -> list[str]:
+    """A name in lines of at most `room` letters, broken after "_", "-", "/" or a space, if it has any; 0: whole.
+
+    >>> _broken("intermediate_ranking_bolt", 14)
+    ['intermediate_', 'ranking_bolt']
+    """
+    lines = [""]
+    for part in re.findall(r"[^_\-/ ]*[_\-/ ]?", name):
+        if room and lines[-1] and len(lines[-1]) + len(part) > room:
+            lines.append("")
+        lines[-1] += part
+    return lines
+
+
+def _label(snapshot: Snapshot | None, name: str, room: int) -> str:
     metrics = snapshot.operators.get(name) if snapshot else None
+    shown = "<br>".join(map(escape, _broken(name, room)))
     if metrics is None:
-        return escape(name)
-    return f"{escape(name)} × {metrics.parallelism}<br>{metrics.utilisation:.0%} busy"
+        return shown
+    return f"{shown} × {metrics.parallelism}<br>{metrics.utilisation:.0%} busy"

@@ -6,7 +6,7 @@ Made from the steps themselves: a live view draws several times a second, and da
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,18 @@ Values = Sequence[float | None]
 
 
 def timeline(
-    history: History, *, target_latency_s: float | None = None, until_s: float | None = None, title: str = ""
+    history: History,
+    *,
+    target_latency_s: float | None = None,
+    thresholds: Mapping[str, tuple[str, float]] | None = None,
+    until_s: float | None = None,
+    title: str = "",
 ) -> Plot:
     """A run from top to bottom: load and throughput, latency, parallelism, backlog.
 
-    Each decision is a diamond, what was done by hand a circle. `until_s` is where the time axis ends, for a run that
-    is still going.
+    Each decision is a diamond, what was done by hand a circle. `thresholds` are lines, {name: (row, value)} as
+    `knobs.thresholds(policy)` gives them; one on the row "busy" adds that row, with the busy share of each operator.
+    `until_s` is where the time axis ends, for a run that is still going.
     """
     if not len(history):
         raise DspkitError("an empty history", expected="at least one step", fix="run a policy first")
@@ -41,25 +47,40 @@ def timeline(
     ]
     if target_latency_s is not None:
         traces.append(_line(2, t, [target_latency_s] * len(t), "latency target", 6, dash="dash"))
+    lined = dict(thresholds or {})
+    busy = any(row == "busy" for row, _ in lined.values())
+    for i, (name, (row, value)) in enumerate(lined.items()):
+        if row == "latency" and value == target_latency_s:
+            continue  # drawn already
+        at, colour, dash = 6 if row == "busy" else 2, 6 if row == "busy" else 7, DASHES[1 + i % (len(DASHES) - 1)]
+        traces.append(_line(at, t, [value] * len(t), f"{escape(name)} {value:g}", colour, dash=dash))
     most = 1
     for i, name in enumerate(history.topology.order):
         mine, shown, dash = [s.operators.get(name) for s in seen], escape(name), DASHES[i % len(DASHES)]
         instances, waiting = [m.parallelism if m else None for m in mine], [m.backlog if m else None for m in mine]
         traces.append(_line(3, t, instances, shown, i, dash=dash, shape="vh", legendgroup=shown))
         traces.append(_line(4, t, waiting, shown, i, dash=dash, legendgroup=shown, showlegend=False))
+        if busy:
+            used = [m.utilisation if m else None for m in mine]
+            traces.append(_line(6, t, used, shown, i, dash=dash, legendgroup=shown, showlegend=False))
         most = max([most, *(k for k in instances if k)])
     marks, lines = _marks(history)
     layout: dict[str, Any] = {"shapes": lines}
-    titles = ("records/s", "latency, s", "instances", "records waiting")
-    for row, (name, domain) in enumerate(zip(titles, _rows(0.27, 0.24, 0.26, 0.23), strict=True), 1):
-        n = _axis_number(row)
-        layout[f"yaxis{n}"] = axis(name, domain=domain, anchor=f"x{n}", rangemode="tozero")
-        layout[f"xaxis{n}"] = axis("", matches="x4", anchor=f"y{n}", showticklabels=row == 4)
+    heights = (0.23, 0.19, 0.21, 0.2, 0.17) if busy else (0.27, 0.24, 0.26, 0.23)
+    rows = (
+        {1: "records/s", 2: "latency, s", 3: "instances"} | ({6: "busy share"} if busy else {}) | {4: "records waiting"}
+    )
+    for (number, said), domain in zip(rows.items(), _rows(*heights), strict=True):
+        n = _axis_number(number)
+        layout[f"yaxis{n}"] = axis(said, domain=domain, anchor=f"x{n}", rangemode="tozero")
+        layout[f"xaxis{n}"] = axis("", matches="x4", anchor=f"y{n}", showticklabels=number == 4)
+    if busy:
+        layout["yaxis6"]["tickformat"] = ".0%"
     layout["yaxis3"]["dtick"] = math.ceil(most / 6)  # whole instances
     layout["yaxis5"] = {"overlaying": "y3", "anchor": "x3", "range": [0, 1], "visible": False, "fixedrange": True}
     ends = [t[0] - seen[0].window_s, t[-1] if until_s is None else until_s]
     layout["xaxis4"] = axis("seconds since the start", anchor="y4", range=ends)
-    return plot([*traces, *marks], layout, tell(history, target_latency_s), height=640, title=title)
+    return plot([*traces, *marks], layout, tell(history, target_latency_s), height=760 if busy else 640, title=title)
 
 
 def workload(load: Workload, duration_s: float, *, title: str = "", height: int = 220) -> Plot:

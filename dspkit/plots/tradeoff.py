@@ -78,9 +78,9 @@ def tradeoff(
     layout = {
         "xaxis": axis(words[x], domain=[0, 0.5 if few else 0.42], type="category", showgrid=False),
         "yaxis": axis(words[y], type="category", showgrid=False),
-        "xaxis2": axis("replica-seconds", domain=[0.56, 1], anchor="y2"),
+        "xaxis2": axis("replica-seconds", domain=[0.56, 1], anchor="y2", ticklabelstandoff=4),
         # on the right: in a narrow window its title would lie on the map
-        "yaxis2": axis("events lost, %", anchor="x2", rangemode="tozero", side="right", automargin=True),
+        "yaxis2": axis("events lost, %", anchor="x2", rangemode="tozero", side="right", ticklabelstandoff=8),
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
         "annotations": [
             {"text": "<b>events lost, %</b>", "x": 0, "xref": "paper", "xanchor": "left", "y": 1.02, "yref": "paper",

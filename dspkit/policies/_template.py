@@ -22,8 +22,8 @@ class Template(Knobs):
 
     name: ClassVar[str] = "template"  # how people pick it; lower case
     # reference: ClassVar[str] = "key"  # of the paper, in references.bib
-    high: float = knob(0.8, "above this busy share an operator gets one more instance", low=0.1, high=1.0)
-    low: float = knob(0.3, "below this busy share it gives one back", low=0.0, high=0.9)
+    high: float = knob(0.8, "above this busy share an operator gets one more instance", low=0.1, high=1.0, line="busy")
+    low: float = knob(0.3, "below this busy share it gives one back", low=0.0, high=0.9, line="busy")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -54,7 +54,9 @@ class AuTraScale(Knobs):
 
     name: ClassVar[str] = "autrascale"
     reference: ClassVar[str] = "autrascale"
-    target_latency_s: float = knob(0.18, "l_t: latency to meet", low=0.001, high=60.0, unit="s", source="WordCount")
+    target_latency_s: float = knob(
+        0.18, "l_t: latency to meet", low=0.001, high=60.0, unit="s", source="WordCount", line="latency"
+    )
     alpha: float = knob(0.8, "weight of latency against slots", low=0.0, high=1.0, source="Tables II and III")
     over: float = knob(1.0, "w: over-allocation accepted", low=0.0, high=10.0, source="s_l = 0.9")
     xi: float = knob(0.01, "improvement that does not count", low=0.0, high=0.5)

@@ -123,7 +123,9 @@ class DRS(Knobs):
 
     name: ClassVar[str] = "drs"
     reference: ClassVar[tuple[str, ...]] = ("fu2015drs", "autrascale")
-    target_latency_s: float = knob(0.18, "mean latency to meet", low=0.001, high=60.0, unit="s", source="WordCount")
+    target_latency_s: float = knob(
+        0.18, "mean latency to meet", low=0.001, high=60.0, unit="s", source="WordCount", line="latency"
+    )
     rates: str = knob("true", "$\\mu$ from busy time, or from all time", choices=RATES)
     most: int = knob(40, "most instances of an operator", low=1, high=4096, source="the largest of its Table II")
     slots: int = knob(4096, "K_max: most instances together", low=1, high=1_000_000)

@@ -76,8 +76,12 @@ class ElasticStorm(Knobs):
 
     name: ClassVar[str] = "elastic-storm"
     reference: ClassVar[str] = "nardelli"
-    out: float = knob(0.7, "share of a core above which an executor is overloaded", low=0.05, high=1.0, source="thesis")
-    low: float = knob(0.2, "share below which all must be for a scale-in", low=0.0, high=0.5, source="thesis")
+    out: float = knob(
+        0.7, "share of a core above which an executor is overloaded", low=0.05, high=1.0, source="thesis", line="busy"
+    )
+    low: float = knob(
+        0.2, "share below which all must be for a scale-in", low=0.0, high=0.5, source="thesis", line="busy"
+    )
     gap: float = knob(0.1, "stability gap: out > 2 low + gap", low=0.0, high=1.0, source="ours; the thesis gives none")
     rest: int = knob(12, "invocations (windows) of rest after a change", low=0, high=1000, source="thesis")
     halve: str = knob("floor", "how odd counts are halved", choices=("floor", "ceil"), source="the prototype")

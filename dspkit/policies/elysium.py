@@ -57,8 +57,12 @@ class Elysium(Knobs):
     reference: ClassVar[str] = "elysium"
     mode: str = knob("reactive", "the load: of the last minute, or predicted", choices=("reactive", "proactive"))
     scale: str = knob("both", "what it may change", choices=("both", "operators", "nodes"))
-    core_min: float = knob(0.25, "core_min_thr: below it an instance idles", low=0.0, high=0.9, source="0.25")
-    core_max: float = knob(0.65, "core_max_thr: above it an instance is in stress", low=0.1, high=1.0, source="0.65")
+    core_min: float = knob(
+        0.25, "core_min_thr: below it an instance idles", low=0.0, high=0.9, source="0.25", line="busy"
+    )
+    core_max: float = knob(
+        0.65, "core_max_thr: above it an instance is in stress", low=0.1, high=1.0, source="0.65", line="busy"
+    )
     cpu_max: float = knob(0.80, "cpu_max_thr: above it a node is in stress", low=0.1, high=1.0, source="0.80")
     assess_s: float = knob(60.0, "time between assessments", low=1.0, high=3600.0, unit="s", source="60 s")
     mean_over_s: float = knob(60.0, "what is measured is a mean over this", low=1.0, high=3600.0, unit="s", source="60")

@@ -58,8 +58,10 @@ class Fission(Knobs):
 
     name: ClassVar[str] = "fission"
     reference: ClassVar[str] = "fission"
-    upper: float = knob(1.0, "load above which an operator is overloaded", low=0.1, high=2.0, source="Table 1")
-    lower: float = knob(0.5, "load below which it is underloaded", low=0.0, high=1.0, source="Table 1")
+    upper: float = knob(
+        1.0, "load above which an operator is overloaded", low=0.1, high=2.0, source="Table 1", line="busy"
+    )
+    lower: float = knob(0.5, "load below which it is underloaded", low=0.0, high=1.0, source="Table 1", line="busy")
     replicas: int = knob(1, "R: replicas added or removed by the short-term rule", low=0, high=20, source="Table 1")
     windows: int = knob(2, "W: short-term windows in one state before it acts", low=1, high=20, source="Table 1")
     mid_replicas: int = knob(5, "R': replicas added or removed by the mid-term rule", low=0, high=20, source="Table 1")

@@ -69,7 +69,9 @@ class Hierarchical(Knobs):
     reference: ClassVar[str] = "nardelli"
     grants: str = knob("tokens", "who is granted: as tokens allow, or all who ask", choices=("tokens", "all"))
     beta: float = knob(0.75, "share of `most_s` above which tokens come", low=0.0, high=1.0, source="thesis: 0.5, 0.75")
-    most_s: float = knob(0.2, "R_max: response time that is agreed", low=1e-3, high=3600.0, unit="s", source="thesis")
+    most_s: float = knob(
+        0.2, "R_max: response time that is agreed", low=1e-3, high=3600.0, unit="s", source="thesis", line="latency"
+    )
     tokens_per_min: float = knob(1.0, "tokens that come", low=0.0, high=60.0, source="thesis")
     capacity: float = knob(1.0, "tokens that are kept", low=1.0, high=100.0, source="thesis")
     rule: str = knob("step", "how the rate of tokens depends on R", choices=("step", "rising"))
@@ -77,7 +79,9 @@ class Hierarchical(Knobs):
         "calm", "R: mean while the job runs, mean of all, or the worst delay", choices=("calm", "all", "worst")
     )
     accrual: str = knob("parts", "tokens come in parts each interval, or whole", choices=("parts", "whole"))
-    out: float = knob(0.7, "share of a core above which a replica wants another", low=0.05, high=1.0, source="thesis")
+    out: float = knob(
+        0.7, "share of a core above which a replica wants another", low=0.05, high=1.0, source="thesis", line="busy"
+    )
     node_most: float = knob(0.7, "load of a node above which a replica leaves it", low=0.05, high=1.0, source="thesis")
     c: float = knob(0.75, "margin of scale-in", low=0.0, high=0.99, source="thesis")
     plan_s: float = knob(30.0, "period of operator managers", low=1.0, high=3600.0, unit="s", source="thesis")

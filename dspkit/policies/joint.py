@@ -29,8 +29,10 @@ class Joint(Knobs):
 
     name: ClassVar[str] = "joint"
     reference: ClassVar[str] = "elysium"
-    core_min: float = knob(0.25, "below it an instance idles", low=0.0, high=0.9, source="ELYSIUM's")
-    core_max: float = knob(0.65, "above it an instance is in stress", low=0.1, high=1.0, source="ELYSIUM's")
+    core_min: float = knob(0.25, "below it an instance idles", low=0.0, high=0.9, source="ELYSIUM's", line="busy")
+    core_max: float = knob(
+        0.65, "above it an instance is in stress", low=0.1, high=1.0, source="ELYSIUM's", line="busy"
+    )
     cpu_min: float = knob(0.40, "below it a node idles", low=0.0, high=0.9, source="the authors' prototype")
     cpu_max: float = knob(0.80, "above it a node is in stress", low=0.1, high=1.0, source="ELYSIUM's")
     assess_s: float = knob(60.0, "time between assessments", low=1.0, high=3600.0, unit="s", source="ELYSIUM's")

@@ -47,6 +47,11 @@ class App:
         """The load of all sources together."""
         return self.workload if isinstance(self.workload, Workload) else Sum(tuple(self.workload.values()))
 
+    def under(self, workload: Workload | Mapping[str, Workload] | None = None, plant: Plant | None = None) -> App:
+        """The app under another load, on another plant; what is left out stays."""
+        changed: dict[str, Any] = {"workload": workload, "plant": plant}
+        return replace(self, **{name: value for name, value in changed.items() if value is not None})
+
     def simulator(
         self,
         workload: Workload | Mapping[str, Workload] | None = None,

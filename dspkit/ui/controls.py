@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 import ipywidgets as w
@@ -36,8 +37,11 @@ def read(widget: Any) -> Any:
     return round(widget.value, 10) if isinstance(widget.value, float) else widget.value
 
 
-def control(knob: Knob) -> Any | None:
-    """The widget for one knob, or None if it has no end to slide to."""
+Ranges = Mapping[str, tuple[float, float]]  # ends of sliders by a knob's name, or by its unit where it has no ends
+
+
+def control(knob: Knob, ranges: Ranges = MappingProxyType({})) -> Any | None:
+    """The widget for one knob, or None if it has no end to slide to and `ranges` gives none."""
     help = " ".join(filter(None, (knob.help, f"({knob.unit})" if knob.unit else "", knob.source)))
     name = knob.name.replace("_", " ")
     options: dict[str, Any] = dict(description=name, tooltip=help, style=WIDE, layout=ROOM)
@@ -45,16 +49,25 @@ def control(knob: Knob) -> Any | None:
         return w.Checkbox(value=knob.value, indent=True, **options)
     if knob.choices:
         return w.Dropdown(options=list(knob.choices), value=knob.value, **options)
-    if knob.low is None or knob.high is None or not math.isfinite(knob.high - knob.low):
+    low, high = knob.low, knob.high
+    if knob.name in ranges:
+        low, high = ranges[knob.name]
+    elif (low is None or high is None or not math.isfinite(high - low)) and knob.unit in ranges:
+        least = 0.0 if knob.low is None or knob.low <= 0 else ranges[knob.unit][0]
+        low, high = least, ranges[knob.unit][1]
+    if low is None or high is None or not math.isfinite(high - low):
         return None
-    return slider(knob.low, knob.high, knob.value, name, help)
+    whole = isinstance(low, int) and isinstance(high, int)
+    value = min(max(knob.value, low), high)
+    return slider(low, high, int(value) if whole else value, name, help)
 
 
 class Panel:
     """Widgets for all knobs of `thing`, a frozen dataclass.
 
     `changed(new)` is called with what the controls say together, or `failed(error)` where they do not go together.
-    A policy that can be asked for machines gets buttons for that; `now()` is the time at which they ask.
+    `names` are the knobs that are shown, all if it is left out; `ranges` are ends for those that have none. A policy
+    that can be asked for machines gets buttons for that; `now()` is the time at which they ask.
     """
 
     def __init__(
@@ -63,16 +76,23 @@ class Panel:
         changed: Callable[[Any], None],
         failed: Callable[[Exception], None],
         now: Callable[[], float] = lambda: 0.0,
+        ranges: Ranges = MappingProxyType({}),
+        names: Collection[str] | None = None,
+        note: bool = True,
         allow: Callable[[Any], None] = lambda request: None,
     ):
         """`allow(request)` raises if machines that are asked for cannot be had."""
         self.thing, self._changed, self._failed, self._now, self._allow = thing, changed, failed, now, allow
-        self._controls = {k.name: c for k in knobs(thing) if (c := control(k)) is not None}
+        self._controls = {
+            k.name: c
+            for k in knobs(thing)
+            if (names is None or k.name in names) and (c := control(k, ranges)) is not None
+        }
         for widget in self._controls.values():
             widget.observe(self._turn, "value")
         said = (type(thing).__doc__ or "").strip().partition("\n")[0]
-        note = w.HTML(f'<div style="line-height:1.3">{escape(said)}</div>', layout=ROOM)
-        self.view = w.VBox([note, *(self._buttons() if hasattr(thing, "ask") else ()), *self])
+        words = [w.HTML(f'<div style="line-height:1.3">{escape(said)}</div>', layout=ROOM)] if note else []
+        self.view = w.VBox([*words, *(self._buttons() if hasattr(thing, "ask") else ()), *self])
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._controls.values())

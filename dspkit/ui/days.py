@@ -16,7 +16,8 @@ from ..knobs import call, knobs
 from ..policies.hierarchical import Hierarchical
 from ..reproduce.hierarchical import summary, two_days
 from .controls import ROOM, WIDE, control, read
-from .view import show_plot
+from .errors import Errors
+from .view import show_beside, show_plot
 
 KNOBS = ("grants", "beta", "tokens_per_min", "rule", "out", "c", "node_most", "room", "include_self")
 
@@ -42,15 +43,16 @@ class TwoDays:
         self.seed = w.IntSlider(min=0, max=20, value=seed, description="load", tooltip="which swings of the load",
                                 continuous_update=False, style=WIDE, layout=ROOM)  # fmt: skip
         self._chart = w.Output()
-        self._said, self._error, self._code = (w.HTML() for _ in range(3))
+        self._said, self._code, self._errors = w.HTML(), w.HTML(), Errors()
+        moved = self._errors.guard("run", lambda _: self.turn())
         for widget in self.sliders.values():
             if hasattr(widget, "continuous_update"):
                 widget.continuous_update = False  # a run a move would lag behind the hand
-            widget.observe(self._guarded, "value")
-        self.seed.observe(self._guarded, "value")
+            widget.observe(moved, "value")
+        self.seed.observe(moved, "value")
         left = w.VBox([*self.sliders.values(), self.seed, self._said], layout={"flex": "0 0 350px"})
         right = w.VBox([self._chart, self._code], layout={"flex": "1 1 600px", "min_width": "600px"})
-        self.view = w.VBox([self._error, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
+        self.view = w.VBox([self._errors.widget, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
         self.view.add_class("dspkit")
         self.history: History
         self.row: dict[str, Any]
@@ -58,7 +60,7 @@ class TwoDays:
 
     @property
     def error(self) -> str:
-        return str(self._error.value)
+        return str(self._errors)
 
     def turn(self) -> History:
         """Run with what the controls say, and show it."""
@@ -69,7 +71,8 @@ class TwoDays:
         self.history = two_days(policy, seed=self._seed, days=self._days)
         self.policy, self.row = policy, summary(self.history)
         runs = {"all are granted": self._all, "as set": self.history}
-        show_plot(self._chart, plots.managed(runs, limit_s=policy.most_s), bar=False)
+        self.picture = plots.managed(runs, limit_s=policy.most_s)
+        show_plot(self._chart, self.picture, bar=False)
         base, r = summary(self._all), self.row
         self._said.value = (
             f"<p style='line-height:1.4'><b>{r['availability']:.1%}</b> available "
@@ -85,15 +88,5 @@ class TwoDays:
         self._code.value = f"<b>The same as code</b><pre>{escape(imports)}\nhistory = {escape(code)}</pre>"
         return self.history
 
-    def _guarded(self, _: Any) -> None:
-        try:
-            self.turn()
-            self._error.value = ""
-        except Exception as error:  # shown where it is seen, not in a log
-            words = escape(f"{type(error).__name__}: {error}")
-            self._error.value = f'<p class="dspkit-error" role="alert">⚠ {words}</p>'
-
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        display(self.view)  # type: ignore[no-untyped-call]
+        show_beside(self.picture, self.view)

@@ -10,6 +10,7 @@ import ipywidgets as w
 
 from ..knobs import call
 from .controls import Panel
+from .errors import Errors
 from .view import show_beside, show_plot
 
 
@@ -24,11 +25,13 @@ class Lesson:
     """
 
     def __init__(self, thing: Any):
-        self._panel = Panel(thing, self._draw, self._fail)
-        self._chart, self._said, self._code, self._error = w.Output(), w.HTML(), w.HTML(), w.HTML()
+        self._errors = Errors()
+        self._panel = Panel(thing, self._draw, lambda error: self._errors.note("knobs", error))
+        self._chart, self._said, self._code = w.Output(), w.HTML(), w.HTML()
         self._lock = threading.Lock()
         right = w.VBox(
-            [self._error, self._chart, self._said, self._code], layout={"flex": "1 1 430px", "overflow": "hidden"}
+            [self._errors.widget, self._chart, self._said, self._code],
+            layout={"flex": "1 1 430px", "overflow": "hidden"},
         )
         self.box = w.HBox([self._panel.view, right], layout={"flex_flow": "row wrap"})
         self.box.add_class("dspkit")
@@ -39,6 +42,11 @@ class Lesson:
         """The lesson as its controls have it now."""
         return self._panel.thing
 
+    @property
+    def error(self) -> str:
+        """The line that tells of an error, or nothing."""
+        return str(self._errors)
+
     def __getitem__(self, name: str) -> Any:
         return self._panel[name]
 
@@ -47,17 +55,12 @@ class Lesson:
             try:
                 picture = thing.plot()
             except Exception as error:  # what a lesson cannot do is for the person to read, not for a log
-                self._fail(error)
+                self._errors.note("knobs", error)
                 return
-            self._error.value = ""
+            self._errors.note("knobs", None)
             show_plot(self._chart, picture)
             self._said.value = f"<div style='line-height:1.4'><em>{escape(picture.summary)}</em></div>"
             self._code.value = f"<b>The same as code</b><pre>lessons.{escape(call(thing))}.plot()</pre>"
-
-    def _fail(self, error: Exception) -> None:
-        said = escape(f"{type(error).__name__}: {error}")
-        colour = "var(--jp-error-color1, #B00020)"
-        self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour};line-height:1.4">⚠ {said}</p>'
 
     def _ipython_display_(self) -> None:
         show_beside(self.thing.plot(), self.box)

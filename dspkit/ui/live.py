@@ -1,75 +1,274 @@
-"""The Explorer on live Spark: the same controls, a real job."""
+"""A run in the background over any backend, with buttons: start it, hold it, stop it, turn the policy's knobs.
+
+Work runs in a thread (run.py) and hands pictures to the browser by setting traits; callbacks only note what is wanted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from .. import apps
-from ..core import Backend, Deployment, Policy
-from ..frozen import FrozenMap
-from ..knobs import call
-from .explorer import Explorer
+from .. import plots, policies, report
+from ..core import Backend, Policy
+from ..errors import DspkitError
+from ..history import History
+from ..knobs import thresholds
+from .controls import Panel, read
+from .errors import Errors
 from .run import Run
-from .settings import Settings, imports
+from .settings import LiveSettings
+from .view import RunView
 
 
-@dataclass(frozen=True)
-class LiveSettings(Settings):
-    """All that a live run depends on; `job` has what SparkJob was told besides."""
+class Live:
+    """Buttons and a live chart of any policy on any backend. Display it, or drive it from code:
 
-    job: Mapping[str, Any] = field(default_factory=FrozenMap)
-
-    def code(self) -> str:
-        """The same run as code to copy."""
-        job = "".join(f", {name}={value!r}" for name, value in self.job.items())
-        load = f"app.load * {self.scale:g}" if self.scale != 1 else "app.load"
-        loop = [f"steps={self.windows}"] + ([f"settle={self.settle}"] if self.settle else [])
-        return (
-            f"from dspkit import Deployment, apps, plots, run\n{imports(self.policy)}\n"
-            f"app = apps.available()[{self.app!r}]()\n"
-            f"start = Deployment({dict(self.parallelism)})\n"
-            f"with app.job({load}, deployment=start, window_s={self.window_s:g}{job}) as job:\n"
-            f"    history = run({call(self.policy)}, job, {', '.join(loop)})\n"
-            f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
-        )
-
-
-class LiveExplorer(Explorer):
-    """Controls and a live chart of any policy on an application that runs on a local Spark.
-
-    Start brings Spark up (some ten seconds), Stop ends it; nothing stays behind. The load is that of the next start.
+    `live = ui.Live(lambda: app.simulator(), "ds2"); live.start(); live.wait(); live.history`
     """
 
+    settings: Any
+
     def __init__(
-        self, app: str = "word_count", policy: str | Policy = "ds2", *, windows: int = 60, window_s: float = 2.0,
-        **settings: Any,
+        self, backend: Callable[[], Backend], policy: str | Policy = "ds2", *, windows: int = 90, speed: int = 0,
+        settle: int = 0, seed: int = 0, target_latency_s: float = 0.18,
     ):  # fmt: skip
-        """`settings` are SparkJob's, as `mode="microbatch"`."""
-        self._window_s, self._job_settings = window_s, settings
-        super().__init__(app, policy, windows=windows, speed=0)
-        self.view.speed.layout.display = "none"  # time is real here
-        self.view.settle.value = 1  # a rescale is over in less than a window
+        """`backend` is called at each Start, and what it makes is closed at the end: pass a function, or a class.
 
-    @staticmethod
-    def _apps() -> Mapping[str, Callable[[], Any]]:
-        return apps.available()
+        `speed` is in windows a second; 0 is as fast as it goes. A run that goes in this kernel is told to stop.
+        """
+        if not callable(backend):
+            raise DspkitError(
+                f"a {type(backend).__name__}", expected="a function that makes a backend", fix="put lambda: before it"
+            )
+        self._make = backend
+        chosen = self._prepare(policy)
+        settings = LiveSettings(chosen, windows, settle, seed, target_latency_s)
+        self._ready(RunView(sorted(self._makers), speed, self._press, self._errors), settings, speed)
 
-    def _settings(self, app: str, policy: Policy, windows: int) -> Settings:
-        return LiveSettings(
-            app, policy, windows=windows, window_s=self._window_s, settle=1, job=FrozenMap(self._job_settings)
-        )
+    def _prepare(self, policy: str | Policy) -> Policy:
+        """What must be there before the view is."""
+        Run.stop_latest()  # as when the cell is run again: its former view, and its Stop button, are gone
+        chosen: Policy = policies.get(policy)() if isinstance(policy, str) else policy
+        self._makers: dict[str, Callable[[], Policy]] = {**policies.available(), chosen.name: lambda: chosen}
+        self._lock = threading.RLock()  # the run's thread and callbacks both draw
+        self._errors = Errors()
+        self._live: Run | None = None
+        self._taking = False
+        self.report_path: Path | None = None
+        self._press = {
+            "Start": self.start, "Pause": self.pause, "Stop": self.stop, "Reset": self.reset,
+            "Export report": self.export,
+        }  # fmt: skip
+        return chosen
 
-    def _machines(self) -> None:
-        """Who runs the cluster knows; a backend that cannot do what is asked says so."""
+    def _ready(self, view: Any, settings: Any, speed: int) -> None:
+        """Show the first settings and listen to the controls."""
+        self.view, self._first_speed = view, speed
+        self._first = self.settings = settings
+        self.use(settings)
+        for name in ("target", "settle"):
+            getattr(view, name).observe(self._errors.guard("settings", self._set), "value")
+        view.policy.observe(self._errors.guard("policy", self._pick_policy), "value")
+        view.settings.observe(self._errors.guard("pasted settings", self._pasted), "value")
+
+    # What a person or a test does
+
+    def start(self) -> None:
+        """Begin a run with the present settings, from the start; a run that is going ends first."""
+        self._errors.forget()
+        self.view.tell("Starting…")
+        self._live = Run(self.settings, self._begin, self._show, lambda: self.view.speed.value)
+        self._live.start()
+        self._enable()
+
+    def pause(self) -> None:
+        """Hold the run, or let it go on."""
+        with self._lock:
+            if (run := self._live) is None or run.over or run.stopping:
+                return
+            if run.paused:
+                run.resume()
+            else:
+                run.pause()
+                self.view.tell("Pausing…")
+            self._enable()
+
+    def stop(self) -> None:
+        """Ask the run to end; what it recorded stays. Returns at once: `wait` waits."""
+        with self._lock:
+            if self._live is not None and not self._live.over:
+                self._live.stop()
+                self.view.tell("Stopping…")
+
+    def reset(self) -> None:
+        """End the run, forget what it recorded, and put all controls back to what they were at first."""
+        self.use(self._first)
+        self.view.speed.value = self._first_speed
+
+    def use(self, settings: Any) -> None:
+        """Take other settings, as text or as they are; the run before them is told to stop and forgotten."""
+        settings = type(self._first).load(settings, self._own()) if isinstance(settings, str) else settings
+        self._forget()
+        self._take(settings)
+
+    def export(self) -> Path:
+        """Write what was recorded as one HTML file, show where it is, and return its path."""
+        history = self.history[:] if self.history else None
+        if not history:
+            raise DspkitError("no run to export", expected="a run of at least one window", fix="press Start first")
+        self.report_path = report.from_history(history, target_latency_s=self.settings.target_latency_s)
+        self.view.link_to(self.report_path)
+        return self.report_path
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run is over; whether it is."""
+        return self._live is None or self._live.wait(timeout_s)
+
+    @property
+    def running(self) -> bool:
+        return self._live is not None and self._live.running
+
+    @property
+    def history(self) -> History | None:
+        """What the last run recorded so far."""
+        return self._live.history if self._live is not None else None
+
+    @property
+    def error(self) -> str:
+        """The lines that tell of errors, or nothing."""
+        return str(self._errors)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.view.box)  # type: ignore[no-untyped-call]
+
+    # Controls
+
+    def _take(self, settings: Any) -> None:
+        """Show these settings; what the controls say in between is not heard."""
+        self._taking = True
+        try:
+            self._put(settings)
+        finally:
+            self._taking = False
+        self._use_policy(settings.policy)
+        self.view.tell("Press Start.")
+        self._enable()
+
+    def _put(self, settings: Any) -> None:
+        """Move the controls to these settings."""
+        self.settings, target = settings, self.view.target
+        self.view.clear(None)
+        target.max = max(target.max, settings.target_latency_s)
+        target.value, self.view.settle.value = settings.target_latency_s, settings.settle
 
     def _begin(self, run: Run) -> Backend:
-        s = run.settings
-        job: Backend = self._now.job(
-            self._now.load * s.scale,
-            deployment=Deployment(s.parallelism),
-            window_s=s.window_s,
-            **self._job_settings,
+        return self._make()
+
+    def _own(self) -> list[type]:
+        """Classes of the reader's own that pasted settings may name."""
+        return [type(self._first.policy)]
+
+    def _changed(self) -> dict[str, Any]:
+        """What the controls say beside policy and parallelism."""
+        return {"target_latency_s": read(self.view.target), "settle": read(self.view.settle)}
+
+    def _set(self, change: Any) -> None:
+        if self._taking:
+            return
+        self._apply(replace(self.settings, **self._changed()))
+        if change["owner"] is self.view.target:
+            self._redraw()
+
+    def _redraw(self) -> None:
+        """Thresholds are lines: they move in the picture of a run that is over."""
+        if self.history and not self.running:
+            with self._lock:
+                self.view.draw_run(self.history, self.settings)
+
+    def _apply(self, settings: Any) -> None:
+        self.settings = settings
+        if self._live is not None:
+            self._live.turn(settings)
+        self.view.show_settings(settings)
+
+    def _pasted(self, change: Any) -> None:
+        if change["new"].strip() != repr(self.settings):
+            self.use(change["new"])
+
+    def _pick_policy(self, change: Any) -> None:
+        name = change["new"]
+        if name != self.settings.policy.name:
+            self._use_policy(self._makers[name]())
+
+    def _use_policy(self, policy: Policy) -> None:
+        panel = Panel(
+            policy, self._turn, lambda error: self._errors.note("knobs", error), self._time, allow=self._allow
         )
-        return job
+        former, self.view.knobs.children = getattr(self, "_panel", None), (panel.view,)
+        self._panel = panel
+        if former is not None:
+            former.close()
+        self._makers.setdefault(policy.name, lambda: policy)
+        if policy.name not in self.view.policy.options:
+            self.view.policy.options = sorted(self._makers)
+        self._apply(replace(self.settings, policy=policy))
+        self.view.policy.value = policy.name
+
+    def _turn(self, policy: Policy) -> None:
+        self._errors.note("knobs", None)
+        self._apply(replace(self.settings, policy=policy))
+        if thresholds(policy):
+            self._redraw()
+
+    def _allow(self, request: Any) -> None:
+        """Raises if machines that a person asks for cannot be had; here the backend itself says so."""
+
+    def _time(self) -> float:
+        """Where the run is, in its own seconds; before it begins, the start."""
+        return self.history[-1].snapshot.t if self.running and self.history else 0.0
+
+    def _enable(self) -> None:
+        with self._lock:
+            run = self._live
+            going = run is not None and not run.over
+            self.view.show_buttons(going=going, paused=going and run is not None and run.paused)
+
+    def _forget(self) -> None:
+        """A run that goes is told to stop, and shows nothing any more."""
+        with self._lock:
+            if self._live is not None:
+                self._live.stop()
+            self._live = None
+            self._errors.forget()
+
+    # The run, in its own thread
+
+    def _show(self, run: Run) -> None:
+        """Draw where the run is; a run that another has replaced shows nothing any more."""
+        with self._lock:
+            if run is not self._live:
+                return
+            if run.over:
+                self.view.tell("Failed." if run.error else "Stopped." if run.stopping else "Finished.")
+                self._enable()
+            elif not run.stopping and run.history:
+                last = run.history[-1].snapshot
+                rates = f"{plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
+                self.view.tell(f"{'Paused' if run.paused else 'Running'}: t = {last.t:g} s, {rates}.")
+            if run.error is not None:
+                self._errors.note("run", run.error)
+            try:
+                if run.history:
+                    self._follow(run, run.history)
+                    self.view.draw_run(run.history, self.settings)
+                    self.view.tell_progress(len(run.history), self.settings.windows, run.left_s)
+            except Exception as error:  # a picture that cannot be drawn does not end the run
+                self._errors.note("picture", error)
+
+    def _follow(self, run: Run, history: History) -> None:
+        """For views with sliders of what runs."""

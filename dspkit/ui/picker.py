@@ -10,6 +10,7 @@ import ipywidgets as w
 from .. import plots
 from ..etp import explain, graph, rank, rates
 from .controls import WIDE, slider
+from .errors import Errors
 from .view import show_beside, show_plot
 
 _BUTTONS = 14  # operators beyond which a list is easier to read than buttons
@@ -33,13 +34,14 @@ class EtpPicker:
         self.pick = pick(options=list(self._names), value=str(first), layout=layout, style=style)
         self.rate = slider(1.0, 3.0, congestion_rate, "congestion rate", "input over processing rate that is too much")
         self.rate.style = WIDE
-        self.chart, self.why, self.code, self.error = w.Output(), w.HTML(), w.HTML(), w.HTML()
+        self.chart, self.why, self.code, self._errors = w.Output(), w.HTML(), w.HTML(), Errors()
+        draw = self._errors.guard("picture", lambda *_: self._draw())
         for widget in (self.pick, self.rate):
-            widget.observe(lambda _: self._draw(), "value")
-        self.box = w.VBox([self.rate, self.pick, self.error, self.chart, self.why, self.code])
+            widget.observe(draw, "value")
+        self.box = w.VBox([self.rate, self.pick, self._errors.widget, self.chart, self.why, self.code])
         self.box.add_class("dspkit")
         self._picture: plots.Plot | None = None
-        self._draw()
+        draw()
 
     @property
     def operator(self) -> Any:
@@ -50,22 +52,21 @@ class EtpPicker:
     def operator(self, name: Any) -> None:
         self.pick.value = str(name)
 
+    @property
+    def error(self) -> str:
+        """The line that tells of an error, or nothing."""
+        return str(self._errors)
+
     def _draw(self) -> None:
-        try:
-            limit = round(self.rate.value, 10)
-            picture = plots.etp(self._graph, self._rates, limit, operator=self.operator)
-            lines = explain(self._graph, self._rates, self.operator, limit).lines()
-            self._picture = picture
-            show_plot(self.chart, picture, bar=False)
-            items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-            self.why.value = f"<ul style='line-height:1.4'>{items}</ul><p><em>{escape(picture.summary)}</em></p>"
-            call = f"plots.etp(topology, rates, {limit:g}, operator={self.operator!r})"
-            self.code.value = f"<b>The same as code</b><pre>{escape(call)}</pre>"
-            self.error.value = ""
-        except Exception as error:  # shown where it is seen, not in a log
-            self.error.value = (
-                f'<p class="dspkit-error" role="alert">⚠ {escape(f"{type(error).__name__}: {error}")}</p>'
-            )
+        limit = round(self.rate.value, 10)
+        picture = plots.etp(self._graph, self._rates, limit, operator=self.operator)
+        lines = explain(self._graph, self._rates, self.operator, limit).lines()
+        self._picture = picture
+        show_plot(self.chart, picture, bar=False)
+        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        self.why.value = f"<ul style='line-height:1.4'>{items}</ul><p><em>{escape(picture.summary)}</em></p>"
+        call = f"plots.etp(topology, rates, {limit:g}, operator={self.operator!r})"
+        self.code.value = f"<b>The same as code</b><pre>{escape(call)}</pre>"
 
     def _ipython_display_(self) -> None:
         show_beside(self._picture, self.box)

@@ -12,7 +12,7 @@ from ..core import Backend, Step
 from ..history import THEN, History, changes
 from ..knobs import call
 from ..loop import describe, mape
-from .settings import Settings
+from .settings import LiveSettings, Settings
 
 REDRAW_S = 0.25  # a browser that must draw more often falls behind
 
@@ -29,7 +29,7 @@ class Run:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: LiveSettings | Settings,
         begin: Callable[[Run], Backend],
         show: Callable[[Run], None],
         pace: Callable[[], float],
@@ -40,8 +40,10 @@ class Run:
         self.error: Exception | None = None
         self.over = False
         self._begin, self._show, self._pace = begin, show, pace
-        self._lock, self._stop = threading.Lock(), threading.Event()
-        self._turned_to: Settings | None = None
+        self._lock, self._stop, self._go = threading.Lock(), threading.Event(), threading.Event()
+        self._go.set()
+        self._started_s = self._held_s = 0.0
+        self._turned_to: LiveSettings | Settings | None = None
         self._moved: dict[str, int] = {}
         self._policies, self._told = [settings.policy], dict[str, Any]()
         self._thread = threading.Thread(target=self._work, daemon=True, name="dspkit-run")
@@ -62,6 +64,27 @@ class Run:
     def stop(self) -> None:
         """Ask the run to end after the window it is in; returns at once."""
         self._stop.set()
+        self._go.set()
+
+    def pause(self) -> None:
+        """Hold the run after the window it is in, until `resume` or `stop`; a real job goes on by itself."""
+        if not self.stopping:
+            self._go.clear()
+
+    def resume(self) -> None:
+        self._go.set()
+
+    @property
+    def paused(self) -> bool:
+        return not self._go.is_set()
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the end at the pace so far, or None if nothing tells yet."""
+        done = len(self.history) if self.history else 0
+        if not done or self.over or not self._started_s:
+            return None
+        return (time.monotonic() - self._started_s - self._held_s) / done * (self.settings.windows - done)
 
     @property
     def stopping(self) -> bool:
@@ -79,7 +102,7 @@ class Run:
     def is_this_thread(self) -> bool:
         return self._thread is threading.current_thread()
 
-    def turn(self, settings: Settings) -> None:
+    def turn(self, settings: LiveSettings | Settings) -> None:
         """From the next window on the run follows these settings; their parallelism is for the next run."""
         with self._lock:
             self._turned_to = settings
@@ -114,7 +137,10 @@ class Run:
             history = self.history = History(backend.topology)
             self._tell(backend)
             steps, shown = self._steps(backend), 0.0
+            self._started_s = time.monotonic()
             while len(history) < self.settings.windows and not self.stopping:
+                if self.paused and self._hold():
+                    break
                 steps = self._obey(backend, steps)
                 if (step := next(steps, None)) is None:
                     break
@@ -125,6 +151,14 @@ class Run:
                 if (pace := self._pace()) and len(history) < self.settings.windows:
                     self._stop.wait(1 / pace)
 
+    def _hold(self) -> bool:
+        """Wait until the run goes on; whether it is to stop instead."""
+        self._show(self)
+        held = time.monotonic()
+        self._go.wait()
+        self._held_s += time.monotonic() - held
+        return self.stopping
+
     def _obey(self, backend: Backend, steps: Iterator[Step]) -> Iterator[Step]:
         """Do what hands asked for since the last window, and note it in the history."""
         with self._lock:
@@ -134,8 +168,8 @@ class Run:
         done = []
         if moved:
             done += [f"{changed}, by hand" for changed in _move(backend, moved)]
-        if new.scale != old.scale:
-            done.append(f"load × {new.scale:g}")
+        if (scale := getattr(new, "scale", 1.0)) != getattr(old, "scale", 1.0):  # where the load is ours to turn
+            done.append(f"load × {scale:g}")
         if new.settle != old.settle:
             done.append(f"settle {new.settle} windows")
         if new.policy != old.policy:
@@ -164,10 +198,11 @@ class Run:
         if not self._told:
             settings = self.settings
             self._told = describe(settings.policy, backend, settle=settings.settle, seed=settings.seed)
-            self._told["code"] = settings.code()
+            self._told |= {"code": settings.code(), "settings": repr(settings)}
             self.history.tell(self._told)
             return
         references = dict.fromkeys(key for p in self._policies for key in _keys(getattr(p, "reference", ())))
+        self._told["settings"] = repr(self.settings)
         told = {key: value for key, value in self._told.items() if key != "code"}  # no code makes this run again
         policies = THEN.join(call(p) for p in self._policies)
         self.history.tell({**told, "policy": policies, "reference": tuple(references)})

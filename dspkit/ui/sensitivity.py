@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from math import isfinite
@@ -23,6 +23,7 @@ from ..history import History
 from ..knobs import Knob, call, knobs
 from ..policies.fission import Fission
 from .controls import ROOM, WIDE, control, read
+from .errors import Errors
 from .settings import imports
 from .sweeping import Sweeping
 from .view import show_beside, show_plot
@@ -80,7 +81,8 @@ class Sensitivity:
         )
         self.progress = w.IntProgress(layout={"width": "auto", "visibility": "hidden"})
         self._chart, self._map = w.Output(), w.Output()
-        self._said, self._error, self._code, self._words, self._stale = (w.HTML() for _ in range(5))
+        self._errors = Errors()
+        self._said, self._code, self._words, self._stale = (w.HTML() for _ in range(4))
         left = w.VBox(
             [
                 self.app,
@@ -99,14 +101,14 @@ class Sensitivity:
             [self._map, self._chart, self._words, self._code],
             layout={"flex": "1 1 600px", "min_width": "600px", "overflow": "hidden"},
         )
-        self.view = w.VBox([self._error, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
+        self.view = w.VBox([self._errors.widget, w.HBox([left, right], layout={"flex_flow": "row wrap"})])
         self.view.add_class("dspkit")
         for widget in self.sliders.values():
             if hasattr(widget, "continuous_update"):
                 widget.continuous_update = False  # a run a move would lag behind the hand
-            widget.observe(self._guard(self.turn), "value")
-        self.app.observe(self._guard(self._other_app), "value")
-        self.button.on_click(self._guard(self._pressed))
+            widget.observe(self._errors.guard("run", lambda _: self.turn()), "value")
+        self.app.observe(self._errors.guard("run", lambda _: self._other_app()), "value")
+        self.button.on_click(self._errors.guard("run", lambda _: self._pressed()))
         self.turn()
         self.sweep()
 
@@ -177,13 +179,13 @@ class Sensitivity:
                 self.button.description, self.button.icon = "Sweep", "th"
                 self.progress.layout.visibility = "hidden"
             if sweeping.error is not None:
-                self._fail(sweeping.error)
+                self._errors.note("run", sweeping.error)
             elif sweeping.done[0]:
                 self._draw_map()
 
     @property
     def error(self) -> str:
-        return str(self._error.value)
+        return str(self._errors)
 
     def _ipython_display_(self) -> None:
         if os.environ.get("DSPKIT_HEADLESS") and self._sweeping is not None:
@@ -221,24 +223,6 @@ class Sensitivity:
     def _former(self, x: str, y: str) -> dict[str, Any]:
         """The swept knobs as they were then: that they differ now does not make the map old."""
         return {axis: getattr(self._swept_with[1], axis) for axis in (x, y)}
-
-    def _fail(self, error: Exception) -> None:
-        text = escape(f"{type(error).__name__}: {error}")
-        colour = "var(--jp-error-color1, #B00020)"
-        self._error.value = f'<p class="dspkit-error" role="alert" style="color:{colour}">⚠ {text}</p>'
-
-    def _guard(self, act: Callable[[], Any]) -> Callable[..., None]:
-        """An error becomes a line in the view; the line goes when something succeeds."""
-
-        def guarded(*_: Any) -> None:
-            try:
-                act()
-            except Exception as error:
-                self._fail(error)
-            else:
-                self._error.value = ""
-
-        return guarded
 
 
 def _values(knob: Knob, now: Any) -> tuple[Any, ...]:

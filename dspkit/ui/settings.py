@@ -1,31 +1,113 @@
-"""What an Explorer's run depends on, and the load under a person's hand."""
+"""What a view's run depends on: frozen, printed as code, read back from it; and the load under a person's hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from typing import Any, Self
 
+from .. import literal, policies, predict, workload
 from ..core import Policy
+from ..errors import DspkitError
 from ..frozen import FrozenMap
 from ..knobs import call
+from ..plant.variants import OWN, variant
+from ..policies import wrappers
 from ..topologies import App
+from ..topologies import available as applications
 from ..workload import Workload
 
 
-@dataclass(frozen=True)
-class Settings:
-    """All that an Explorer's run depends on; `code()` is the same run without widgets."""
+class Shown:
+    """Base of settings: `print(settings)` is code, and `load` reads it back without running it."""
+
+    def __repr__(self) -> str:
+        return call(self)
+
+    @classmethod
+    def load(cls, text: str, known: Iterable[type] = ()) -> Self:
+        """The settings that `text` prints. `known` are classes of your own that it may name.
+
+        >>> print(Settings.load("Settings(app='star', policy=DS2(activation=2))").policy)
+        DS2(activation=2)
+        """
+        own = {c.__name__: c for c in (*_classes(), *_below(Shown), *known)}
+        made = literal.read(text, own)
+        if not isinstance(made, cls):
+            raise DspkitError(
+                f"a {type(made).__name__}", expected=f"{cls.__name__}(...)", fix="copy what the view shows as settings"
+            )
+        return made
+
+
+def _below(cls: type) -> list[type]:
+    below: list[type] = cls.__subclasses__()
+    return [each for one in below for each in (one, *_below(one))]
+
+
+def _classes() -> Iterable[type]:
+    """Frozen dataclasses that settings are made of: policies and their guards, predictors, loads."""
+    homes = {m for m in (inspect.getmodule(c) for c in policies.available().values()) if m is not None}
+    for module in (*homes, wrappers, predict, workload):
+        yield from (c for c in vars(module).values() if inspect.isclass(c) and is_dataclass(c))
+
+
+@dataclass(frozen=True, repr=False)
+class LiveSettings(Shown):
+    """What a Live depends on, but for its backend, which is your own; `code()` is the same run without widgets."""
+
+    policy: Policy
+    windows: int = 90
+    settle: int = 0
+    seed: int = 0
+    target_latency_s: float = 0.18
+
+    def code(self) -> str:
+        """The same run as code to copy."""
+        return (
+            f"from dspkit import plots, run\n{imports(self.policy)}\n"
+            f"with backend() as job:  # the function that was given to ui.Live\n"
+            f"    history = run({call(self.policy)}, job, {loop_arguments(self)})\n"
+            f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class OnApplication(Shown):
+    """What a run on a simulated application depends on, whoever decides.
+
+    Without a `workload` it is the application's own. `plant` is one of `plant.VARIANTS`, `changes` are fields of the
+    plant that are changed after that.
+    """
 
     app: str
-    policy: Policy
+    _: KW_ONLY
     scale: float = 1.0
-    parallelism: Mapping[str, int] = field(default_factory=FrozenMap)
     target_latency_s: float = 0.18
     windows: int = 90
     window_s: float = 10.0
     settle: int = 0
     seed: int = 0
+    workload: Workload | None = None
+    plant: str = OWN
+    changes: Mapping[str, Any] = field(default_factory=FrozenMap)
+
+    def application(self) -> App:
+        """The application as set: its own, on this plant, under this load."""
+        if self.app not in applications():
+            known = ", ".join(applications())
+            raise DspkitError(f"application {self.app!r}", expected=f"one of {known}", fix="check the name")
+        own = applications()[self.app]()
+        return own.under(self.workload, variant(own.plant, self.plant, **self.changes))
+
+
+@dataclass(frozen=True, repr=False)
+class Settings(OnApplication):
+    """All that an Explorer's run depends on; `code()` is the same run without widgets."""
+
+    policy: Policy
+    parallelism: Mapping[str, int] = field(default_factory=FrozenMap, kw_only=True)
 
     def code(self) -> str:
         """The same run as code to copy."""
@@ -33,13 +115,33 @@ class Settings:
         simulator += [f"parallelism={dict(self.parallelism)}"] if set(self.parallelism.values()) - {1} else []
         simulator += [f"window_s={self.window_s:g}"] if self.window_s != 10 else []
         simulator += [f"seed={self.seed}"] if self.seed else []
-        loop = [f"steps={self.windows}"] + ([f"settle={self.settle}"] if self.settle else [])
+        names, made = application_code(self)
         return (
-            f"from dspkit import plots, run, topologies\n{imports(self.policy)}\n"
-            f"app = topologies.{self.app}()\n"
-            f"history = run({call(self.policy)}, app.simulator({', '.join(simulator)}), {', '.join(loop)})\n"
+            f"from dspkit import {', '.join(sorted({'plots', 'run', *names}))}\n{imports(self.policy)}\n{made}"
+            f"history = run({call(self.policy)}, app.simulator({', '.join(simulator)}), {loop_arguments(self)})\n"
             f"plots.timeline(history, target_latency_s={self.target_latency_s:g})"
         )
+
+
+def application_code(settings: Any) -> tuple[set[str], str]:
+    """What to import from dspkit, and the lines that make `app` as `settings` have it."""
+    names, lines, told = {"topologies"}, [f"app = topologies.{settings.app}()"], []
+    if settings.workload is not None:
+        names.add("workload")
+        told.append(f"workload.{call(settings.workload)}")
+    if settings.plant != OWN or settings.changes:
+        names.add("plant")
+        more = "".join(f", {name}={value!r}" for name, value in settings.changes.items())
+        told.append(f"plant=plant.variant(app.plant, {settings.plant!r}{more})")
+    if told:
+        lines.append(f"app = app.under({', '.join(told)})")
+    return names, "".join(f"{line}\n" for line in lines)
+
+
+def loop_arguments(settings: Any) -> str:
+    """The arguments of `run` beside policy and backend."""
+    more = {"steps": settings.windows, "settle": settings.settle, "seed": settings.seed}
+    return ", ".join(f"{name}={value}" for name, value in more.items() if value or name == "steps")
 
 
 def imports(policy: Any) -> str:

@@ -1,4 +1,4 @@
-"""What an Explorer shows: where each control and each picture stands. It decides nothing."""
+"""What a view of a run shows: buttons, progress, charts, decisions in words. It decides nothing."""
 
 from __future__ import annotations
 
@@ -11,118 +11,110 @@ from typing import Any
 import ipywidgets as w
 
 from .. import plots
+from ..core import Step
 from ..history import History, changes, why_text
-from .controls import ROOM, WIDE, close, slider
-from .settings import Settings
+from ..knobs import thresholds
+from .controls import ROOM, WIDE, slider
+from .errors import Errors
 
 # Plots are a fraction of a pixel wider than their box, which would give each a scroll bar.
 _STYLE = "<style>.dspkit .jp-OutputArea-output { overflow: hidden }</style>"
 _NARROWEST = "430px"  # of the charts: below that they go under the controls
+_BUTTONS = {
+    "Start": ("play", "begin a run from the start"),
+    "Pause": ("pause", "hold the run, or let it go on; a real job goes on by itself, and nothing is decided"),
+    "Stop": ("stop", "end the run and keep what it recorded"),
+    "Reset": ("refresh", "forget the run, and put all controls back to what they were at first"),
+    "Export report": ("download", "write the run as one HTML file"),
+}
 
 
-class View:
-    """The widgets. `press` has what the buttons do, by their text."""
+class RunView:
+    """The widgets of a run. `press` has what the buttons do, by their text; `left` puts controls beside the charts."""
 
-    def __init__(self, apps: Sequence[str], names: Sequence[str], speed: int, press: dict[str, Callable[[Any], None]]):
-        icons = {"Start": "play", "Stop": "stop", "Reset": "refresh", "Export report": "download"}
-        helps = {
-            "Start": "begin a run from the start",
-            "Stop": "end the run and keep what it recorded",
-            "Reset": "forget the run, and put all controls back to what they were at first",
-            "Export report": "write the run as one HTML file",
-        }
+    def __init__(self, names: Sequence[str], speed: int, press: dict[str, Callable[..., Any]], errors: Errors):
         self.buttons = {
-            text: w.Button(description=text, icon=icons[text], tooltip=helps[text], layout={"width": "auto"})
-            for text in press
+            text: w.Button(description=text, icon=icon, tooltip=said, layout={"width": "auto"})
+            for text, (icon, said) in _BUTTONS.items()
         }
         for text, button in self.buttons.items():
-            button.on_click(press[text])
-        self.app = w.Dropdown(options=apps, description="application", style=WIDE, layout=ROOM)
-        self.policy = w.Dropdown(options=names, description="policy", style=WIDE, layout=ROOM)
-        self.scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of the application's own")
+            button.on_click(errors.guard(text, lambda _, act=press[text]: act()))
+        self.policy = w.Dropdown(
+            options=names, description="policy", tooltip="who decides how many instances run", style=WIDE, layout=ROOM
+        )
         self.target = slider(0.01, 2.0, 0.18, "latency target, s", "the line that latency should stay below")
         self.settle = slider(0, 10, 0, "settle, windows", "windows after a change that the policy does not see")
         self.speed = slider(0, 30, speed, "speed, windows/s", "how fast simulated time runs; 0 is as fast as it goes")
-        self.progress = w.IntProgress(min=0, description="windows", layout={"width": "330px"})
-        self.knobs, self.operators = w.VBox(), w.VBox()
-        self.load, self.chart, self.graph, self.link = (w.Output() for _ in range(4))
-        self.status, self.error, self.why, self.code, self.said, self.hint = (w.HTML() for _ in range(6))
-        self.why.layout = {"height": "170px", "overflow": "auto"}
-        left = w.VBox(
-            [
-                self.app, self.scale, self.load, self.policy, self.knobs, _heading("Parallelism"), self.hint,
-                self.operators, _heading("Thresholds"), self.target, _heading("Run"), self.settle, self.speed,
-            ],
-            layout={"flex": "0 0 350px", "overflow": "hidden"},
+        self.progress = w.IntProgress(min=0, description="windows", tooltip="windows done", layout={"width": "330px"})
+        self.knobs = w.VBox()
+        self.chart, self.graph, self.link = (w.Output() for _ in range(3))
+        self.status, self.left, self.why, self.code, self.said = (w.HTML() for _ in range(5))
+        self.why.layout = {"height": "190px", "overflow": "auto"}
+        self.settings = w.Textarea(
+            description="settings", tooltip="copy them to keep a picture; paste others here to make theirs again",
+            continuous_update=False, rows=3, style=WIDE, layout={"width": "auto"},
         )  # fmt: skip
+        left = w.VBox(self.controls(), layout={"flex": "0 0 350px", "overflow": "hidden"})
         right = w.VBox(
-            [self.chart, self.said, self.why, self.graph, self.code],
+            [self.chart, self.said, self.why, self.graph, self.code, self.settings],
             layout={"flex": f"1 1 {_NARROWEST}", "min_width": _NARROWEST, "overflow": "hidden"},
         )
-        bar = w.HBox([*self.buttons.values(), self.progress], layout={"flex_flow": "row wrap"})
+        bar = w.HBox([*self.buttons.values(), self.progress, self.left], layout={"flex_flow": "row wrap"})
         columns = w.HBox([left, right], layout={"flex_flow": "row wrap"})
-        self.box = w.VBox([w.HTML(_STYLE), bar, self.status, self.error, self.link, columns])
+        self.box = w.VBox([w.HTML(_STYLE), bar, self.status, errors.widget, self.link, columns])
         self.box.add_class("dspkit")
 
-    def sliders(self, app: Any, parallelism: dict[str, int]) -> dict[str, Any]:
-        """New parallelism sliders, one an operator, in the place of the former."""
-        made = {
-            o.name: slider(o.min_parallelism, o.max_parallelism, parallelism[o.name], o.name, f"instances of {o.name}")
-            for o in app.topology.operators
-        }
-        former, self.operators.children = self.operators.children, tuple(made.values())
-        for widget in former:
-            close(widget)
-        return made
+    def controls(self) -> list[Any]:
+        """What stands on the left, from the top down."""
+        return [
+            self.policy, self.knobs, heading("Thresholds"), self.target, heading("Run"), self.settle, self.speed,
+        ]  # fmt: skip
 
-    def draw_settings(self, app: Any, settings: Settings) -> None:
-        """The load to come, and the next run as code."""
-        duration = settings.windows * settings.window_s
-        show_plot(self.load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
+    def show_settings(self, settings: Any) -> None:
+        """The next run as code, and its settings."""
         self.code.value = f"<b>The next run as code</b><pre>{escape(settings.code())}</pre>"
-        deciding = settings.policy.name
-        self.hint.value = f"<small>{escape(deciding)} decides: a move holds until its next decision</small>"
-        if deciding == "static":
-            self.hint.value = ""
+        self.settings.value = repr(settings)
 
-    def draw_run(self, history: History, settings: Settings) -> None:
+    def draw_run(self, history: History, settings: Any) -> None:
         """What happened so far."""
         last = history[-1].snapshot
         end, target = settings.windows * last.window_s, settings.target_latency_s
-        chart = plots.timeline(history, target_latency_s=target, until_s=end)
+        lines = thresholds(settings.policy)
+        chart = plots.timeline(history, target_latency_s=target, thresholds=lines, until_s=end)
         graph = plots.topology(history.topology, last)
         show_plot(self.chart, chart)
         show_plot(self.graph, graph, bar=False)
         self.said.value = f"<div style='line-height:1.4'><em>{escape(chart.summary)} {escape(graph.summary)}</em></div>"
         self.progress.max, self.progress.value = settings.windows, len(history)
         acted = [s for s in history if s.rescaled and s.decision is not None][-5:]
-        rows = "".join(
-            f"<li>t = {s.snapshot.t:g} s: <b>{escape(changes(s.snapshot.deployment, s.decision.deployment))}</b> "
-            f"because {escape(why_text(s.decision.why))}</li>"
-            for s in reversed(acted)
-            if s.decision is not None
-        )
+        rows = "".join(f"<li>t = {s.snapshot.t:g} s: {_decided(s)}</li>" for s in reversed(acted))
         self.why.layout.display = ""
-        self.why.value = f"<b>Last decisions</b><ul style='line-height:1.4'>{rows or '<li>none yet</li>'}</ul>"
+        self.why.value = (
+            f"<div style='line-height:1.4'><b>Now</b>, t = {last.t:g} s: {_decided(history[-1])}<br>"
+            f"<b>Last decisions</b><ul>{rows or '<li>none yet</li>'}</ul></div>"
+        )
 
-    def clear(self, app: Any) -> None:
-        """No run yet: the bare graph."""
+    def tell_progress(self, done: int, windows: int, left_s: float | None) -> None:
+        """How far a run is, and how long it will take from here."""
+        left = f", {_seconds(left_s)} left" if left_s is not None and done < windows else ""
+        self.left.value = f"<span style='padding-left:.5em'>{done} of {windows}{left}</span>" if done else ""
+
+    def clear(self, topology: Any) -> None:
+        """No run yet: the bare graph, where it is known."""
         self.chart.outputs, self.link.outputs = (), ()
-        self.said.value, self.why.value, self.progress.value = "", "", 0
+        self.said.value, self.why.value, self.left.value, self.progress.value = "", "", "", 0
         self.why.layout.display = "none"
-        show_plot(self.graph, plots.topology(app.topology), bar=False)
+        if topology is not None:
+            show_plot(self.graph, plots.topology(topology), bar=False)
 
     def tell(self, status: str) -> None:
         self.status.value = f"<div style='line-height:1.4' role='status'>{escape(status)}</div>"
 
-    def fail(self, said: Sequence[str]) -> None:
-        colour = "var(--jp-error-color1, #B00020)"
-        lines = (
-            f'<p class="dspkit-error" role="alert" style="color:{colour};line-height:1.4">⚠ {escape(line)}</p>'
-            for line in said
-        )
-        if (text := "".join(lines)) != self.error.value:
-            self.error.value = text
+    def show_buttons(self, *, going: bool, paused: bool) -> None:
+        """Stop and Pause do something only while a run goes."""
+        self.buttons["Stop"].disabled = self.buttons["Pause"].disabled = not going
+        self.buttons["Pause"].description = "Go on" if paused else "Pause"
+        self.buttons["Pause"].icon = "play" if paused else "pause"
 
     def link_to(self, path: Path) -> None:
         """A link that JupyterLab resolves from the notebook's folder, and the path for all others."""
@@ -133,7 +125,24 @@ class View:
         self.link.outputs = ({"output_type": "display_data", "data": output, "metadata": {}},)
 
 
-def _heading(text: str) -> Any:
+def _decided(step: Step) -> str:
+    """A window's decision in words, as HTML."""
+    if step.decision is None:
+        return "a change settles; nothing is decided."
+    changed = changes(step.snapshot.deployment, step.decision.deployment)
+    why = why_text(step.decision.why)
+    return f"<b>{escape(changed or 'stays as it is')}</b>" + (f" because {escape(why)}" if why else "")
+
+
+def _seconds(seconds: float) -> str:
+    """
+    >>> _seconds(3.2), _seconds(200)
+    ('4 s', '4 min')
+    """
+    return f"{int(seconds) + 1} s" if seconds < 120 else f"{int(seconds / 60) + 1} min"
+
+
+def heading(text: str) -> Any:
     return w.HTML(f"<b>{text}</b>")
 
 

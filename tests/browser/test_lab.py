@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import workspace
 from tiny import listens, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -26,14 +27,15 @@ def _command():
     if Path(sys.prefix) == ROOT / ".venv":
         return [sys.executable, str(ROOT / "dev.py"), "lab", "--no-browser"]
     options = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
-    return [sys.executable, "-m", "jupyterlab", *options, "--LabApp.default_url=/lab/tree/notebooks/00_start.ipynb"]
+    return [sys.executable, "-m", "jupyterlab", *options, f"--LabApp.default_url={workspace.URL}"]
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
+def lab(tmp_path_factory):
     """The address that `make lab` prints."""
     home = tmp_path_factory.mktemp("lab")
     env = {**os.environ, "DSPKIT_HOME": str(home)}
+    workspace.layout(home / "LAB_WORKSPACES")
     env |= {f"JUPYTER{part}_DIR": str(home / part) for part in ("LAB_SETTINGS", "LAB_WORKSPACES", "_CONFIG")}
     server = subprocess.Popen(
         _command(),
@@ -59,6 +61,12 @@ def url(tmp_path_factory):
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(30)
         server.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def url(lab):
+    """The address of notebook 00."""
+    return re.sub(r"/lab/\S*\?", "/lab/tree/notebooks/00_start.ipynb?", lab)
 
 
 def _button(page, text):
@@ -103,9 +111,8 @@ def _press(page, handle, key, times):
         page.keyboard.press(key)
 
 
-def test_notebook_00_in_the_lab(url, page, page_errors):
+def test_notebook_00_in_the_lab(url, page, page_errors, offline_page):
     page.set_viewport_size({"width": 1500, "height": 1320})
-    assert "/lab/tree/notebooks/00_start.ipynb" in url
     _open(page, url)
 
     # Slowly, so that there is time to look. Start: the chart appears, grows while the run goes on, and keeps its
@@ -119,6 +126,13 @@ def test_notebook_00_in_the_lab(url, page, page_errors):
     heights = page.evaluate(HEIGHTS, 120)
     assert sorted(heights)[len(heights) // 20] > 600, heights  # a frame or two between two pictures may be bare
 
+    # Pause holds it, and Go on lets it go on.
+    _button(page, "Pause").click()
+    page.get_by_text("Paused: t =").wait_for(timeout=30_000)
+    held = page.evaluate(POINTS)
+    _button(page, "Go on").click()
+    page.wait_for_function(f"held => ({POINTS})() > held", arg=held, timeout=30_000)
+
     # A slider moved by keyboard and another policy, while it runs.
     page.get_by_label("policy", exact=True).select_option("static")
     _press(page, page.locator(".widget-slider", has_text="flat_map").locator(".noUi-handle"), "ArrowRight", 3)
@@ -130,7 +144,16 @@ def test_notebook_00_in_the_lab(url, page, page_errors):
     link = page.locator(".dspkit a", has_text=".html")
     link.wait_for(timeout=30_000)
     report = Path(page.locator(".dspkit code", has_text=".html").inner_text())
-    assert report.stat().st_size > 100_000
+    assert 100_000 < report.stat().st_size < 7_000_000
+    offline_page.goto(report.as_uri())  # a page of its own, whose network is off
+    offline_page.wait_for_function(
+        """() => { const plots = [...document.querySelectorAll('.plot')];
+            return plots.length >= 2 && plots.every(p => p.querySelector('.main-svg .trace, .main-svg .points')); }""",
+        timeout=60_000,
+    )
+    assert offline_page.get_by_text("The settings of the view").count()
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    offline_page.screenshot(path=SHOTS / "00_report.png", full_page=True)
 
     # A decision's reason under the mouse, once the run is over; and the picture in the README.
     page.get_by_label("policy", exact=True).select_option("ds2")
@@ -157,6 +180,112 @@ def test_notebook_00_in_the_lab(url, page, page_errors):
     assert page.locator(".dspkit-error").count() == 0
     assert page.locator(".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
     assert [e for e in page_errors if not e.startswith("request")] == []
+
+
+def test_the_lab_comes_up_with_the_index_and_its_links_lead_to_notebooks(lab, page, page_errors):
+    page.goto(lab)
+    index = page.locator(".jp-MarkdownViewer")
+    index.get_by_role("heading", name="The notebooks").wait_for(timeout=90_000)
+    page.wait_for_timeout(500)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "index.png")
+    assert index.get_by_role("link").count() >= 10
+    index.get_by_role("link", name="The simulator, and why to trust it").click()
+    page.get_by_text("and why to trust it").last.wait_for(timeout=60_000)
+    page.locator(".jp-NotebookPanel .jp-Cell").first.wait_for(timeout=60_000)
+    assert [e for e in page_errors if not e.startswith("request")] == []
+
+
+def test_keyboard_reaches_every_control_and_each_has_a_name_in_both_themes(url, page):
+    _open(page, url)
+    for theme in ("Dark", "Light"):
+        page.get_by_role("menuitem", name="Settings", exact=True).click()
+        page.get_by_text("Theme", exact=True).hover()
+        page.get_by_text(f"JupyterLab {theme}", exact=True).click()
+        page.wait_for_function(
+            f"() => document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'", timeout=30_000
+        )
+        assert page.evaluate(CONTRAST) == []
+        page.locator(".dspkit").first.evaluate("e => e.scrollIntoView({block: 'start'})")
+        page.screenshot(path=SHOTS / f"00_{theme.lower()}.png")
+    unreachable, nameless = page.evaluate(CONTROLS)
+    assert (unreachable, nameless) == ([], [])
+
+
+# Controls that Tab does not come to, and those that say nothing of themselves.
+CONTROLS = """() => {
+    const kinds = 'button, select, input, textarea, .noUi-handle';
+    const all = [...document.querySelectorAll(`.dspkit :is(${kinds})`)]
+        .filter(e => e.offsetParent && !e.disabled && e.type !== 'hidden');
+    const name = e => e.getAttribute('aria-label') || e.title || e.textContent.trim() || e.placeholder
+        || (e.labels && [...e.labels].map(l => l.textContent).join('')) || e.closest('[title]')?.title
+        || e.closest('.widget-inline-hbox')?.querySelector('label')?.textContent;
+    return [all.filter(e => e.tabIndex < 0).map(e => e.outerHTML.slice(0, 120)),
+            all.filter(e => !name(e)).map(e => e.outerHTML.slice(0, 120))];
+}"""
+
+# Words in a view whose colour is too near to that of what is behind them (WCAG AA asks for 4.5; 3 for what is bold).
+CONTRAST = """() => {
+    const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = e => { for (; e; e = e.parentElement) {
+        const c = rgb(getComputedStyle(e).backgroundColor); if (c.length && (c.length < 4 || c[3] > 0.5)) return c; }
+        return [255, 255, 255]; };
+    const low = [];
+    const kinds = 'label, button, p, li, b, em, pre, .widget-readout, select';
+    for (const e of document.querySelectorAll(`.dspkit :is(${kinds})`)) {
+        if (!e.offsetParent || e.disabled || !e.textContent.trim() || e.closest('.js-plotly-plot')) continue;
+        const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 3) low.push(ratio.toFixed(1) + ' ' + e.outerHTML.slice(0, 80));
+    }
+    return low;
+}"""
+
+
+def test_what_people_do_to_a_running_view_leaves_nothing_stuck(url, page, page_errors):
+    """The cell run again, Stop pressed twice, the tab closed and opened, the kernel restarted: all while a run goes."""
+    page.set_viewport_size({"width": 1500, "height": 1320})
+    _open(page, url)
+    _press(page, page.locator(".widget-slider", has_text="speed").locator(".noUi-handle"), "ArrowLeft", 7)
+    _button(page, "Start").click()
+    page.wait_for_function(f"() => ({POINTS})() >= 2", timeout=60_000)
+
+    # The cell again: its former run ends, and the new view is ready.
+    page.locator(".dspkit").first.evaluate("e => e.closest('.jp-Cell').querySelector('.cm-content').focus()")
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("Press Start.").wait_for(timeout=60_000)
+    _press(page, page.locator(".widget-slider", has_text="speed").locator(".noUi-handle"), "ArrowLeft", 7)
+    _button(page, "Start").click()
+    page.wait_for_function(f"() => ({POINTS})() >= 2", timeout=60_000)
+
+    # The tab closed and opened again: the run goes on, and the view shows it.
+    seen = page.evaluate(POINTS)
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(1_500)
+    page.goto("about:blank")
+    page.goto(url)
+    page.wait_for_function(f"seen => ({POINTS})() > seen", arg=seen, timeout=120_000)
+    _button(page, "Stop").click()
+    stop = page.locator("button.jupyter-button", has_text="Stop").first
+    stop.evaluate("e => { e.click(); e.click(); }")
+    page.get_by_text("Stopped.").wait_for(timeout=60_000)
+    assert page.locator(".dspkit-error").count() == 0
+
+    # The kernel restarted while a run goes: no trace, and all runs again.
+    _button(page, "Start").click()
+    page.get_by_text("Running: t =").wait_for(timeout=60_000)
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_text("Restart Kernel and Run All Cells…", exact=True).click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    page.get_by_text("Press Start.").wait_for(timeout=120_000)
+    _button(page, "Start").click()
+    page.wait_for_function(f"() => ({POINTS})() >= 2", timeout=60_000)
+    assert page.locator(".dspkit-error").count() == 0
+    assert page.get_by_text("Traceback").count() == 0
+    assert [e for e in page_errors if e.startswith("script")] == []
 
 
 def test_notebook_01_in_the_lab(url, page, page_errors):

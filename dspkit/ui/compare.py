@@ -1,0 +1,264 @@
+"""Two to four policies side by side, on the same application, under the same load, with the same seed.
+
+Whatever is turned, all of them run again, in the background; a run that is out of date is dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+
+from .. import plots, policies, report, topologies
+from ..core import Policy
+from ..errors import DspkitError
+from ..frozen import FrozenMap
+from ..history import History
+from ..plant.variants import OWN
+from .comparing import LETTERS, CompareSettings, Comparing
+from .controls import ROOM, WIDE, Panel, read, slider
+from .errors import Errors
+from .shapes import Loads, Plants
+from .view import heading, show_beside, show_plot
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOBODY = "nobody"
+
+
+class Compare:
+    """Pickers of two to four policies and of what they run on. Display it, or drive it from code:
+
+    `page = ui.Compare("star", ("ds2", "static")); page.wait(); page.runs; page.scores`
+    """
+
+    def __init__(
+        self, app: str = "word_count", policies_: tuple[str | Policy, ...] = ("ds2", "static"), *, windows: int = 90,
+        seed: int = 0,
+    ):  # fmt: skip
+        """A policy is one of `policies.available()`, or one of yours."""
+        if app not in topologies.available():
+            known = ", ".join(topologies.available())
+            raise DspkitError(f"application {app!r}", expected=f"one of {known}", fix="check the name")
+        chosen = tuple(policies.get(p)() if isinstance(p, str) else p for p in policies_)
+        self._makers: dict[str, Callable[[], Policy]] = {
+            **policies.available(), **{p.name: partial(_itself, p) for p in chosen},
+        }  # fmt: skip
+        self._lock, self._errors = threading.RLock(), Errors()
+        self._task: Comparing | None = None
+        self._panels: list[Panel | None] = [None] * len(LETTERS)
+        self.report_path: Path | None = None
+        target = topologies.available()[app]().target_latency_s
+        self.settings = CompareSettings(app, chosen, windows=windows, seed=seed, target_latency_s=target)
+        self._build()
+        self.use(self.settings)
+
+    def use(self, settings: CompareSettings | str) -> None:
+        """Take other settings, as text or as they are, and run."""
+        own = [type(p) for p in self.settings.policies]
+        settings = CompareSettings.load(settings, own) if isinstance(settings, str) else settings
+        made = CompareSettings(settings.app, settings.policies).application()
+        self.settings = settings
+        self.loads.take(made, settings.workload, settings.windows * settings.window_s)
+        self.plants.take(made, settings.plant, settings.changes)
+        self.app.value, self.scale.value, self.seed.value = settings.app, settings.scale, settings.seed
+        self.target.value = settings.target_latency_s
+        for i in range(len(LETTERS)):
+            self._show_policy(i, settings.policies[i] if i < len(settings.policies) else None)
+        self._go(settings)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until all have run; whether they have."""
+        return self._task is None or self._task.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Keep what was recorded so far."""
+        if self._task is not None:
+            self._task.stop()
+
+    @property
+    def runs(self) -> dict[str, History]:
+        """What was recorded, by letter and name."""
+        return {} if self._task is None else dict(self._task.runs)
+
+    @property
+    def error(self) -> str:
+        return str(self._errors)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """A row for each policy: what it did of what came, how late, with how much."""
+        import pandas as pd
+
+        rows = {}
+        for name, history in self.runs.items():
+            frame, target = history.application, self.settings.target_latency_s
+            rows[name] = {
+                "done, %": 100 * frame.throughput.sum() / max(frame.source_rate.sum(), 1e-9),
+                "latency, ms": 1e3 * frame.latency_mean.mean() if "latency_mean" in frame else float("nan"),
+                "windows above target, %": 100 * (frame.latency_mean > target).mean() if "latency_mean" in frame else 0,
+                "instances": frame.instances.mean(),
+                "changes": int(frame.rescaled.sum()),
+                "stood still, s": frame.downtime_s.sum(),
+            }  # fmt: skip
+        return pd.DataFrame(rows).T.rename_axis("policy")
+
+    def export(self) -> Path:
+        """Write what is shown as one HTML file, and return its path."""
+        runs = {name: history for name, history in self.runs.items() if len(history)}
+        if not runs:
+            raise DspkitError("no run to export", expected="a window at least", fix="wait for one")
+        s = self.settings
+        sections = [
+            report.Section("Side by side", figure=plots.managed(runs, limit_s=s.target_latency_s)),
+            report.Section("In numbers", "Means over all windows.", table=self.scores.reset_index().round(2)),
+            report.Section("What ran", figure=plots.topology(next(iter(runs.values())).topology)),
+            report.Section("The same as code", code=s.code()),
+            report.Section("The settings of the view", html=f"<pre>{escape(repr(s))}</pre>"),
+        ]
+        title = f"{', '.join(p.name for p in s.policies)} on {s.app}"
+        about = {"application": s.app, "seed": s.seed, "windows": f"{s.windows} of {s.window_s:g} s"}
+        cited = [p for p in s.policies if getattr(p, "reference", ())]
+        self.report_path = report.write(sections, title=title, about=about, references=["dspkit", *cited])
+        self._link.value = f"<p>Report written: <code>{escape(str(self.report_path))}</code></p>"
+        return self.report_path
+
+    # Controls
+
+    def _build(self) -> None:
+        def picker(options: list[str], text: str, help: str) -> Any:
+            return w.Dropdown(options=options, description=text, tooltip=help, style=WIDE, layout=ROOM)
+
+        guard = self._errors.guard
+        self.app = picker(sorted(topologies.available()), "application", "the job that all of them steer")
+        self.loads = Loads(lambda load: self._set(workload=load), lambda e: self._errors.note("load", e))
+        self.plants = Plants(
+            lambda plant, changes: self._set(plant=plant, changes=FrozenMap(changes)),
+            lambda e: self._errors.note("plant", e),
+        )
+        self.scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of what it is")
+        self.seed = slider(0, 99, 0, "seed", "another seed, other noise")
+        self.target = slider(0.01, 2.0, 0.18, "latency target, s", "the line that latency should stay below")
+        for widget in (self.scale, self.seed, self.target):
+            widget.continuous_update = False  # as many runs as policies: when the hand rests
+        names = sorted(self._makers)
+        self.picks = [
+            picker(names if i < 2 else [NOBODY, *names], f"policy {LETTERS[i]}", "who decides in this run")
+            for i in range(len(LETTERS))
+        ]  # fmt: skip
+        self._folds = [w.Accordion(layout=ROOM) for _ in LETTERS]
+        self.export_button = w.Button(
+            description="Export report", icon="download", tooltip="write this comparison as one HTML file"
+        )
+        self._progress = w.IntProgress(description="windows", tooltip="windows done", layout={"width": "330px"})
+        self._chart = w.Output()
+        self._said, self._table, self._code, self._link, self._settings = (w.HTML() for _ in range(5))
+        left = w.VBox(
+            [
+                self.app, self.loads.view, self.scale, self.plants.view, self.seed, self.target, heading("Policies"),
+                *(part for pair in zip(self.picks, self._folds, strict=True) for part in pair),
+                self._progress, self.export_button, self._link,
+            ],
+            layout={"flex": "0 0 350px", "overflow": "hidden"},
+        )  # fmt: skip
+        right = w.VBox(
+            [self._chart, self._said, self._table, self._code, self._settings],
+            layout={"flex": "1 1 430px", "min_width": "430px", "overflow": "hidden"},
+        )
+        columns = w.HBox([left, right], layout={"flex_flow": "row wrap"})
+        self.view = w.VBox([self._errors.widget, columns])
+        self.view.add_class("dspkit")
+        self.app.observe(guard("application", self._pick_app), "value")
+        for each in (self.loads, self.plants):
+            each.pick.observe(guard("load or plant", each.picked), "value")
+        numbers = {"scale": self.scale, "seed": self.seed, "target_latency_s": self.target}
+        for name, widget in numbers.items():
+            change = guard(name, lambda _, name=name, widget=widget: self._set(**{name: read(widget)}))
+            widget.observe(change, "value")
+        for i, pick in enumerate(self.picks):
+            pick.observe(guard("policy", lambda change, i=i: self._pick_policy(i, change["new"])), "value")
+        self.export_button.on_click(guard("export", lambda _: self.export()))
+
+    def _set(self, **changed: Any) -> None:
+        settings = replace(self.settings, **changed)
+        if settings != self.settings:  # else it is we who moved the control
+            self._go(settings)
+
+    def _pick_app(self, change: Any) -> None:
+        if change["new"] != self.settings.app:
+            target = topologies.available()[change["new"]]().target_latency_s
+            self.use(replace(
+                self.settings, app=change["new"], workload=None, plant=OWN, changes=FrozenMap(), scale=1.0,
+                target_latency_s=target,
+            ))  # fmt: skip
+
+    def _pick_policy(self, i: int, name: str) -> None:
+        panel = self._panels[i]
+        now = NOBODY if panel is None else panel.thing.name
+        if name != now:
+            self._show_policy(i, None if name == NOBODY else self._makers[name]())
+            self._policies_changed()
+
+    def _show_policy(self, i: int, policy: Policy | None) -> None:
+        former = self._panels[i]
+        made = None
+        if policy is not None:
+            self._makers.setdefault(policy.name, lambda: policy)
+            made = Panel(policy, lambda _: self._policies_changed(), lambda e: self._errors.note("knobs", e))
+            for control in made:
+                if hasattr(control, "continuous_update"):
+                    control.continuous_update = False
+        self._panels[i] = made
+        self._folds[i].children = () if made is None else (made.view,)
+        self._folds[i].titles = () if made is None else (f"Knobs of {LETTERS[i]}",)
+        self._folds[i].layout.display = "none" if made is None else ""
+        self.picks[i].value = NOBODY if policy is None else policy.name
+        if former is not None:
+            former.close()
+
+    def _policies_changed(self) -> None:
+        self._errors.note("knobs", None)
+        self._set(policies=tuple(panel.thing for panel in self._panels if panel is not None))
+
+    # The runs, in their own thread
+
+    def _go(self, settings: CompareSettings) -> None:
+        self.settings = settings
+        self._code.value = f"<b>The same as code</b><pre>{escape(settings.code())}</pre>"
+        self._settings.value = f"<b>Settings</b><pre style='white-space:pre-wrap'>{escape(repr(settings))}</pre>"
+        with self._lock:
+            self._task = Comparing(settings, self._show)
+            self._task.start()
+
+    def _show(self, task: Comparing) -> None:
+        with self._lock:
+            if task is not self._task:
+                return  # out of date
+            self._errors.note("run", task.error)
+            done = min((len(h) for h in task.runs.values()), default=0)
+            self._progress.max, self._progress.value = task.settings.windows, done
+            if not done:
+                return
+            picture = plots.managed(task.runs, limit_s=task.settings.target_latency_s)
+            self.picture = picture
+            show_plot(self._chart, picture)
+            self._said.value = f"<div style='line-height:1.4'><em>{escape(picture.summary)}</em></div>"
+            if task.over:
+                self._table.value = self.scores.round(2).to_html(border=0)
+
+    def _ipython_display_(self) -> None:
+        if os.environ.get("DSPKIT_HEADLESS"):
+            self.wait()
+        show_beside(getattr(self, "picture", None), self.view)
+
+
+def _itself(policy: Policy) -> Policy:
+    return policy

@@ -1,0 +1,90 @@
+"""A recorded run as a graph, window by window: rates on edges, busy share as fill, congestion by shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from html import escape
+
+import ipywidgets as w
+
+from .. import plots
+from ..errors import DspkitError
+from ..history import History
+from ..knobs import Knobs, knob
+from .controls import ROOM, WIDE, read, slider
+from .errors import Errors
+from .settings import Shown
+from .view import show_beside, show_plot
+
+
+@dataclass(frozen=True, repr=False)
+class TopologySettings(Shown, Knobs):
+    """What a TopologyView shows of its run."""
+
+    window: int = knob(0, "which window", low=0, high=10**9)
+    congestion_rate: float = knob(1.2, "input over processing rate that is too much", low=1.0, high=3.0)
+
+    def code(self) -> str:
+        """The same picture as a plain call."""
+        return (
+            f"plots.topology(history.topology, history[{self.window}].snapshot, "
+            f"congestion_rate={self.congestion_rate:g})"
+        )
+
+
+class TopologyView:
+    """The graph of a run at any of its windows. Display it, or drive it: `view.use(TopologySettings(window=30))`."""
+
+    def __init__(self, history: History, settings: TopologySettings | None = None):
+        """The last window is shown first."""
+        if not len(history):
+            raise DspkitError("an empty history", expected="at least one step", fix="run a policy first")
+        self._history, self._errors = history, Errors()
+        last = len(history) - 1
+        self.window = w.IntSlider(
+            min=0, max=last, value=last, description="window", tooltip="which window of the run", style=WIDE,
+            layout=ROOM,
+        )  # fmt: skip
+        self.play = w.Play(min=0, max=last, value=last, interval=400, tooltip="play the run window by window")
+        w.jslink((self.play, "value"), (self.window, "value"))
+        self.rate = slider(1.0, 3.0, 1.2, "congestion rate", "input over processing rate that is too much")
+        self._chart, self._said, self._code = w.Output(), w.HTML(), w.HTML()
+        moved = self._errors.guard("picture", lambda _: self._moved())
+        for widget in (self.window, self.rate):
+            widget.observe(moved, "value")
+        bar = w.HBox([self.window, self.rate, self.play], layout={"flex_flow": "row wrap"})
+        self.view = w.VBox([bar, self._errors.widget, self._chart, self._said, self._code])
+        self.view.add_class("dspkit")
+        self.use(settings or TopologySettings(window=last))
+
+    def use(self, settings: TopologySettings | str) -> None:
+        """Take other settings, as text or as they are."""
+        settings = TopologySettings.load(settings) if isinstance(settings, str) else settings
+        if settings.window >= len(self._history):
+            raise DspkitError(
+                f"window {settings.window}", expected=f"0 to {len(self._history) - 1}", fix="check it"
+            )  # fmt: skip
+        self.settings = settings
+        self.window.value, self.rate.value = settings.window, settings.congestion_rate
+        self._draw()
+
+    @property
+    def error(self) -> str:
+        return str(self._errors)
+
+    def _moved(self) -> None:
+        settings = replace(self.settings, window=self.window.value, congestion_rate=read(self.rate))
+        if settings != self.settings:
+            self.settings = settings
+            self._draw()
+
+    def _draw(self) -> None:
+        s = self.settings
+        snapshot = self._history[s.window].snapshot
+        self.picture = plots.topology(self._history.topology, snapshot, congestion_rate=s.congestion_rate)
+        show_plot(self._chart, self.picture, bar=False)
+        self._said.value = f"<div style='line-height:1.4'><em>{escape(self.picture.summary)}</em></div>"
+        self._code.value = f"<b>The same as code</b><pre>{escape(s.code())}</pre>"
+
+    def _ipython_display_(self) -> None:
+        show_beside(self.picture, self.view)

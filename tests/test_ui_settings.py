@@ -1,0 +1,257 @@
+"""Settings of views: printed as code, read back without running it, saved in reports; loads and plants to pick."""
+
+import contextlib
+import html
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dspkit import DspkitError, literal, policies, run, topologies, ui, workload
+from dspkit.knobs import Knobs, call, knob, knobs
+from dspkit.plant import VARIANTS, variant
+from dspkit.policies.ds2 import DS2
+from dspkit.policies.wrappers import Cooldown, Predictive
+from dspkit.predict import MovingAverage
+from dspkit.ui.shapes import SHAPES
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@dataclass(frozen=True)
+class Held(Knobs):
+    thing: object = None
+
+
+@given(plain)
+def test_what_call_prints_is_read_back(thing):
+    assert literal.read(call(Held(thing)), {"Held": Held}) == Held(thing)
+
+
+EVIL = [
+    "__import__('os').system('id')", "().__class__", "open('/etc/passwd')", "Held.__init__", "[x for x in (1,)]",
+    "Held(*(1,))", "Held(**{'thing': 1})", "lambda: 1", "f'{1}'", "(a := 1)", "Held", "1 + 1", "{**{}}", "float('nan')",
+    "Held(1, 2, 3)", "Held(typo=1)", "b'bytes'", "import os", "", "(" * 500, "9" * 200_000, "Held(thing=print(1))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EVIL, ids=range(len(EVIL)))
+def test_all_else_is_refused_in_words(text):
+    with pytest.raises(literal.LiteralError, match="expected"):
+        literal.read(text, {"Held": Held})
+
+
+@given(st.text(max_size=60))
+def test_no_text_does_more_than_be_refused(text):
+    with contextlib.suppress(literal.LiteralError):
+        literal.read(text, {})
+
+
+POLICIES = [*(make() for make in policies.available().values()), Cooldown(DS2(activation=2), rest_s=math.pi)]
+POLICIES.append(Predictive(Cooldown(DS2()), MovingAverage()))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)
+def test_settings_of_every_policy_are_read_back(policy):
+    settings = ui.Settings("star", policy, parallelism={"bolt": 2}, workload=workload.Sine() * 2, plant="noisy")
+    assert ui.Settings.load(repr(settings)) == settings
+    compare = ui.CompareSettings("star", (policy, DS2()), changes={"pause_s": 3.0})
+    assert ui.CompareSettings.load(str(compare)) == compare
+
+
+@dataclass(frozen=True)
+class Mine(Knobs):
+    name: ClassVar[str] = "mine"
+    share: float = knob(0.5, "a share", low=0.0, high=1.0)
+
+    def init(self, topology, seed=0):
+        return None
+
+    def step(self, state, snapshot):
+        raise NotImplementedError
+
+
+def test_a_policy_of_ones_own_is_read_back_where_it_is_known():
+    settings = ui.LiveSettings(Mine(share=0.25))
+    with pytest.raises(DspkitError, match="Mine"):
+        ui.LiveSettings.load(repr(settings))
+    assert ui.LiveSettings.load(repr(settings), [Mine]) == settings
+    with pytest.raises(DspkitError, match=r"expected Settings\(\.\.\.\)"):
+        ui.Settings.load(repr(settings), [Mine])
+
+
+def test_the_settings_of_a_report_make_its_run_again():
+    first = ui.Explorer("star", "static", windows=6, speed=0)
+    first.loads.pick.value = "wave"
+    first.loads["period_s"].value = 30
+    first.plants.pick.value = "noisy"
+    first.plants["pause_s"].value = 20
+    first._sliders["bolt"].value = 3
+    first.start()
+    assert first.wait(60)
+    text = first.export().read_text()
+    again = ui.Explorer(windows=3, speed=0)
+    printed = text.split("<pre>Settings(")[1].split("</pre>")[0]
+    again.use(f"Settings({html.unescape(printed)}")
+    assert again.settings == first.settings
+    assert (again.loads.pick.value, again.plants.pick.value) == ("wave", "noisy")
+    assert again._sliders["bolt"].value == 3
+    again.start()
+    assert again.wait(60)
+    assert again.error == first.error == ""
+    rates = [h.application.throughput.tolist() for h in (first.history, again.history)]
+    assert rates[0] == rates[1]
+
+
+def test_pasted_settings_are_taken_and_nonsense_is_a_line():
+    explorer = ui.Explorer(windows=3, speed=0)
+    explorer.view.settings.value = "Settings('star', DS2(activation=4), target_latency_s=7.5)"
+    assert explorer.error == ""
+    assert (explorer.settings.app, explorer.view.target.value) == ("star", 7.5)
+    assert explorer._panel["activation"].value == 4
+    for nonsense in ("Settings(", "Settings('typo', DS2())", "DS2()", "Settings('star', DS2(activation=0))"):
+        explorer.view.settings.value = nonsense
+        assert "dspkit-error" in explorer.error
+        assert explorer.settings.app == "star"
+    explorer.view.settings.value = "Settings('word_count', Static())"
+    assert explorer.error == ""
+
+
+@pytest.mark.parametrize("app", ["word_count", "star", "taxi"])
+def test_every_load_can_be_picked_with_sliders_for_it(app):
+    explorer = ui.Explorer(app, windows=4, speed=0)
+    own = explorer._now.load.rate(1.0)
+    for name, kind in SHAPES.items():
+        explorer.loads.pick.value = name
+        assert isinstance(explorer.settings.workload, kind)
+        drawn = [explorer.loads[k.name] for k in knobs(kind)]
+        assert all(c.max > c.min for c in drawn)
+        assert explorer._now.load.rate(1.0) > own / 50  # of the height of the application's own
+    explorer.start()
+    assert explorer.wait(60)
+    assert explorer.error == ""
+    explorer.loads.pick.value = "its own"
+    assert explorer.settings.workload is None
+    assert explorer._now.load.rate(1.0) == own
+
+
+def test_plants_differ_in_what_their_names_say():
+    plant = topologies.word_count().plant
+    assert variant(plant) == plant
+    cores = {name: sum(n.cores for n in variant(plant, name).nodes.values()) for name in VARIANTS}
+    assert cores["half the cores"] * 4 == cores["twice the cores"] == 2 * cores["as it is"]
+    load = workload.Constant(1e9)
+    done = {
+        name: topologies.word_count().under(load, variant(plant, name)).simulator().observe().throughput
+        for name in ("as it is", "one slow node")
+    }
+    assert done["one slow node"] <= done["as it is"]
+    with pytest.raises(DspkitError, match="expected one of as it is"):
+        variant(plant, "typo")
+
+
+def test_thresholds_are_lines_that_move_in_the_picture_of_a_finished_run():
+    explorer = ui.Explorer("word_count", "elastic-storm", windows=4, speed=0)
+    explorer.start()
+    assert explorer.wait(60)
+    assert _line(explorer, "out") == 0.7
+    explorer._panel["out"].value = 0.9
+    assert _line(explorer, "out") == 0.9
+
+
+def _line(explorer, name):
+    data = explorer.view.chart.outputs[0]["data"]["application/vnd.plotly.v1+json"]["data"]
+    (trace,) = (t for t in data if t["name"].startswith(f"{name} "))
+    assert trace["yaxis"] == "y6"
+    return trace["y"][0]
+
+
+def test_live_runs_any_backend_and_closes_it():
+    closed = []
+
+    class Backend:
+        def __init__(self):
+            self._inner = topologies.star().simulator()
+
+        def __getattr__(self, name):
+            return getattr(self._inner, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            closed.append(self)
+
+    live = ui.Live(Backend, "ds2", windows=5)
+    live.start()
+    assert live.wait(60)
+    assert (live.error, len(live.history), len(closed)) == ("", 5, 1)
+    assert "with backend() as job:" in live.settings.code()
+    live.start()
+    assert live.wait(60)
+    assert len(closed) == 2
+    with pytest.raises(DspkitError, match="put lambda"):
+        ui.Live(topologies.star().simulator())
+
+
+def test_a_comparison_runs_all_on_the_same_and_is_the_code_it_shows():
+    page = ui.Compare("star", ("ds2", "static"), windows=12, seed=4)
+    assert page.wait(60)
+    page.picks[2].value = "elysium"
+    page.scale.value = 1.5
+    assert page.wait(60)
+    assert page.error == ""
+    assert list(page.runs) == ["A: ds2", "B: static", "C: elysium"]
+    loads = [history.application.source_rate.tolist() for history in page.runs.values()]
+    assert loads[0] == loads[1] == loads[2]
+    names: dict = {}
+    exec(page.settings.code(), names)  # ours, and the point of the test
+    same = {name: h.application.throughput.tolist() for name, h in names["runs"].items()}
+    assert same == {name: h.application.throughput.tolist() for name, h in page.runs.items()}
+    assert page.scores.loc["B: static", "changes"] == 0
+    page.export_button.click()
+    assert page.error == ""
+    text = page.report_path.read_text()
+    assert "CompareSettings(" in text
+    assert "Three steps is all you need" in text  # DS2's paper
+    page.picks[2].value = "nobody"
+    page.picks[0].value = "drs"
+    assert page.wait(60)
+    assert list(page.runs) == ["A: drs", "B: static"]
+    for wrong in ((DS2(),), (DS2(),) * 5):
+        with pytest.raises(DspkitError, match="two to four"):
+            ui.CompareSettings("star", wrong)
+
+
+def test_the_graph_of_a_run_shows_each_window_and_congestion_by_shape():
+    from dspkit.etp import congested
+
+    app = topologies.word_count()
+    history = run(policies.get("static")(), app.simulator(), steps=8)
+    view = ui.TopologyView(history)
+    view.window.value = 2
+    snapshot = history[2].snapshot
+    stuck = congested(history.topology, snapshot, view.settings.congestion_rate)
+    view.rate.value = 1.0
+    stuck = congested(history.topology, snapshot, 1.0)
+    symbols = _symbols(view)
+    assert {n for n, symbol in symbols.items() if symbol == "octagon"} == set(stuck)
+    assert "history[2].snapshot, congestion_rate=1)" in view.settings.code()
+    assert ui.TopologySettings.load(repr(view.settings)) == view.settings
+    with pytest.raises(DspkitError, match="expected 0 to 7"):
+        view.use(ui.TopologySettings(window=8))
+
+
+def _symbols(view):
+    data = view.picture.spec["data"]
+    groups = [t for t in data if t.get("name") in ("source", "operator", "sink")]
+    return {
+        text.split(" ×")[0]: t["marker"]["symbol"][i] for t in groups for i, text in enumerate(t["hovertext"])
+    }  # fmt: skip
