@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 import dspkit
 from dspkit import (
@@ -301,7 +301,7 @@ def test_what_makes_no_sense_is_refused(given, expected):
 
 
 @given(history=histories())
-@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=30, phases=[Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), deadline=None)
 def test_any_recording_is_answered_or_refused_in_words(history):
     try:
         advice = advise(history, policies=["ds2", "flink_autoscaler"])

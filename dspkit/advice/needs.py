@@ -24,6 +24,7 @@ from ..core import Snapshot, Topology
 Array = np.ndarray[Any, np.dtype[Any]]
 DRAWS = 1000
 CONFIDENCE = 0.95
+_ABSURD = 1e9  # instances kept busy: no meter of a real job says so
 
 
 class Known(NamedTuple):
@@ -162,7 +163,7 @@ def _rates(windows: Sequence[Snapshot], name: str) -> tuple[Array, Array]:
     done, busy = np.zeros(len(windows)), np.zeros(len(windows))
     for i, s in enumerate(windows):
         m = s.operators.get(name)
-        if m is not None and m.true_rate:
+        if m is not None and m.true_rate and m.processing_rate / m.true_rate < _ABSURD:
             done[i], busy[i] = m.processing_rate, m.processing_rate / m.true_rate
     return done, busy
 
