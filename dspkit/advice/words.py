@@ -111,6 +111,14 @@ def _choice(advice: Advice) -> list[str]:
     return [f"{said}; the job is then asked for {share(after.whole)} of what it can do{target}."]
 
 
+def _left(table: str) -> str:
+    """Words begin on the left: JupyterLab puts all cells to the right."""
+    left = ' style="text-align: left"'
+    for tag in ('<th scope="col">', "<td data-label", '<td class="long" data-label'):
+        table = table.replace(tag, tag.replace("<td", f"<td{left}").replace("<th", f"<th{left}"))
+    return table
+
+
 def html(advice: Advice) -> str:
     """Sentences and tables; all that comes from data is escaped."""
     said = "".join(f"<li>{escape(s)}</li>" for s in advice.sentences)
@@ -120,7 +128,7 @@ def html(advice: Advice) -> str:
         ("Recommended instances", tables.read_parallelism(advice)),
         ("Policies", tables.read_policies(advice)),
     ):
-        parts.append(f"<h4>{title}</h4>{table(frame, title)}")
+        parts.append(f"<h4>{title}</h4>{_left(table(frame, title))}")
     if advice.choice is not None:
         made = advice.settings()
         parts.append(f"<h4>What to change ({escape(advice.choice)})</h4><pre>{escape(str(made))}</pre>")
