@@ -29,7 +29,10 @@ _HOME = {
     "simulate_many": "simulator",
     "cite": "references",
 }
-_MODULES = ("bo", "etp", "lessons", "placement", "plant", "plots", "policies", "report", "topologies", "ui", "workload")
+_MODULES = (
+    "bo", "etp", "lessons", "loaders", "placement", "plant", "plots", "policies", "report", "topologies", "ui",
+    "workload",
+)  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 

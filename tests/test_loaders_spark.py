@@ -336,13 +336,13 @@ def application(tmp_path_factory):
         deployment = Deployment({"read": 1, "work": 2, "count": 1})
         topology = Topology.chain(*NAMES)
         with SparkJob(
-            topology, functions, Constant(300.0), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
+            topology, functions, Constant(350.0), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
         ) as job:
             url = spark.sparkContext.uiWebUrl
             end = time.time() + 120
             while time.time() < end:
                 seen.append(job.observe())
-                if len(seen) % 10 == 0 and _batches_with_work(Server(url, Limits()), spark) >= 4:
+                if len(seen) % 10 == 0 and _batches_with_work(Server(url, Limits()), spark) >= 3:
                     break
             # Asked for while it runs.
             loader = SparkRest(url, names=NAMES)
@@ -375,7 +375,7 @@ def test_a_real_application_says_to_all_what_the_live_backend_measured(applicati
         # Whole batches with records, as far as the meters were watched.
         steps = [s.snapshot for s in found if s.snapshot.operators["work"].processing_rate > 0]
         steps = [s for s in steps if zero + s.t <= times[-1]]
-        assert len(steps) >= 3
+        assert len(steps) >= 2
         begin, end = zero + steps[0].t - steps[0].window_s, zero + steps[-1].t
         for name in ("work", "count"):
             theirs = sum(s.operators[name].processing_rate * s.window_s for s in steps)

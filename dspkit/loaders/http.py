@@ -84,10 +84,10 @@ class Server:
                     if (promised := response.headers.get("Content-Length", "")).isdigit() and int(promised) > total:
                         raise self._failed(path, "an answer that breaks off")
             except urllib.error.HTTPError as error:
-                with contextlib.suppress(Exception):
-                    said = error.read(300).decode(errors="replace")
-                    raise self._failed(path, f"{error.code}: {' '.join(said.split())}") from None
-                raise self._failed(path, str(error.code)) from None
+                said = ""
+                with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+                    said = " ".join(error.read(300).decode(errors="replace").split())
+                raise self._failed(path, f"{error.code}: {said}" if said else str(error.code)) from None
             except LoaderError:
                 raise
             except (OSError, http.client.HTTPException, ValueError) as error:

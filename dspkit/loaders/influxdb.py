@@ -134,7 +134,7 @@ class InfluxDB:
             f"SELECT {chosen} FROM {_quoted(measurement)} "
             f"WHERE time > {round(start * 1e9)} AND time <= {round(end * 1e9)} GROUP BY *"
         )
-        answer = server.json("/query", {"db": self._database, "q": ask, "epoch": "us"})
+        answer = server.json("/query", {"db": self._database, "q": ask, "epoch": "u"})
         for result in items(at(answer, "results")):
             if (error := at(result, "error")) is not None:
                 raise LoaderError(f"the answer {error!r:.200}", expected="a result", fix="check database and names")
