@@ -39,6 +39,7 @@ def _seen_once(advice: Advice) -> str:
     for step in advice.history:
         for name, m in step.snapshot.operators.items():
             ran[name].add(m.parallelism)
+    ran = {n: k for n, k in ran.items() if n not in advice.needs.unmetered}
     once = [n for n, k in ran.items() if len(k) == 1]
     return "All operators" if len(once) == len(ran) > 1 else ", ".join(once)
 
@@ -49,6 +50,9 @@ def _bottleneck(advice: Advice) -> list[str]:
     if needs.unknown:
         missing = ", ".join(needs.unknown)
         said.append(f"Not known: how many {missing} would need, for want of a true rate or of what reaches it.")
+    if needs.unmetered:
+        silent = ", ".join(needs.unmetered)
+        said.append(f"Nobody measures how busy {silent} is: taken to keep up, and left as it is.")
     if told is None:
         return [
             "Nothing comes in, so nobody is the bottleneck." if advice.idle else "The bottleneck is not known.",
