@@ -1,12 +1,14 @@
 """Advice on jobs whose truth is known: the plant says what is needed, and a simulated run what comes of it."""
 
 import math
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 import dspkit
 from dspkit import (
@@ -20,6 +22,7 @@ from dspkit import (
     Step,
     Topology,
     advise,
+    loaders,
     run,
     workload,
 )
@@ -301,7 +304,7 @@ def test_what_makes_no_sense_is_refused(given, expected):
 
 
 @given(history=histories())
-@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=30, phases=[Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck), deadline=None)
 def test_any_recording_is_answered_or_refused_in_words(history):
     try:
         advice = advise(history, policies=["ds2", "flink_autoscaler"])
@@ -380,3 +383,21 @@ def test_figures_show_what_the_tables_say():
     assert said == {"now": [1, 2], "ds2": [1, 3], "flink_autoscaler": [1, 5]}
     assert recommended.summary == advice.told
     recommended.figure, loads.figure  # noqa: B018  (plotly accepts both)
+
+
+def test_recorded_answers_of_engines_are_advised_in_the_engines_own_words():
+    """Flink: `work` is asked for 80 % of what four can do (tests/data/loaders); Storm: its spout is not metered."""
+    data = Path(__file__).parent / "data" / "loaders"
+    flink = advise(loaders.FlinkRest(data / "flink"))
+    assert flink.bottleneck == "work"
+    assert flink.needs.load("work").value == pytest.approx(0.8, rel=0.02)
+    assert re.search(r'overrides: "[0-9a-f]{32}:1,[0-9a-f]{32}:4,[0-9a-f]{32}:1"', flink.settings("ds2").code)
+    storm = advise(loaders.StormUI(data / "storm"))
+    assert storm.needs.unmetered == ("spout",)
+    assert storm.bottleneck in ("split", "count")
+    said = storm["ds2"].deployment.parallelism
+    assert said["spout"] == storm.needs.parallelism["spout"]
+    work = {n: storm.needs.draws[n][0] for n in ("split", "count")}
+    assert {n: said[n] for n in work} == {n: max(1, math.ceil(w - 1e-9)) for n, w in work.items()}
+    assert "Nobody measures how busy spout is" in " ".join(storm.sentences)
+    assert storm.settings("ds2").code.startswith("storm rebalance TOPOLOGY -e ")

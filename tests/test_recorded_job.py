@@ -46,6 +46,4 @@ def test_the_advice_is_the_plants_truth_and_every_fault_is_counted(made):
         assert load.value == pytest.approx(true, rel=0.03), name
     assert advice.bottleneck == "score"
     assert advice["ds2"].says == "score 2 → 3"
-    assert (
-        sum(advice.problems.values()) == 9
-    )  # two gaps, four operators silent or unusable, NaN, a negative row, a row sent twice
+    assert sum(advice.problems.values()) == 9  # two gaps, four silent, NaN, negative, sent twice

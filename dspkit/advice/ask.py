@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from statistics import median
 from typing import Any
 
-from ..core import Deployment, Policy, Snapshot, Topology
+from ..core import Deployment, OperatorMetrics, Policy, Snapshot, Topology
 from ..errors import DspkitError
 from ..frozen import FrozenMap
 from ..history import changes, why_text
 from ..knobs import call
 from .evidence import Evidence, parts, pool
+from .needs import unmetered
 
 HORIZON_S = 1800.0  # that the job goes on for: policies that collect, rest or wait have their time
+_AT_EASE = 0.7  # busy share of a source that nobody meters
 SHORTEST_S = 10.0  # of a window in it
 # What policies write into `why` where the recording did not tell them enough.
 LACKS = ("no data", "not profiled yet", "no load known of", "waits", "refused")
@@ -72,21 +74,37 @@ def ask(name: str, policy: Policy | str, topology: Topology, evidence: Evidence)
 def _asked(told: Recommendation, policy: Policy, topology: Topology, seen: Snapshot, window_s: float) -> Recommendation:
     """Plays the same window on and on until the policy wants something else than what runs."""
     state, t = policy.init(topology, 0), 0.0
+    seen, kept = _filled(topology, seen)
     while t < HORIZON_S:
         t += window_s
         state, decision = policy.step(state, replace(seen, t=t, window_s=window_s))
-        topology.check(decision.deployment)
-        if decision.deployment != seen.deployment:
+        wanted = topology.check(decision.deployment.scaled(kept))
+        if wanted != seen.deployment:
             break
     lacks = {key: decision.why[key] for key in LACKS if key in decision.why}
-    silent = decision.deployment == seen.deployment and lacks
+    silent = wanted == seen.deployment and lacks
     return replace(
         told,
-        deployment=None if silent else decision.deployment,
+        deployment=None if silent else wanted,
         why=decision.why,
         after_s=t,
         note=f"lacks: {why_text(lacks)}" if silent else "",
     )
+
+
+def _filled(topology: Topology, seen: Snapshot) -> tuple[Snapshot, dict[str, int]]:
+    """The window with sources that nobody meters as if at ease, and their parallelism, which is kept as it is.
+
+    Otherwise no policy knew what reaches the operators below them.
+    """
+    operators, kept = dict(seen.operators), {}
+    for name in unmetered(topology, [seen]):
+        k, rate = seen.deployment.parallelism[name], seen.source_rates[name]
+        sent = sum(seen.edge_rates.get((name, child), 0.0) for child in topology.downstream(name))
+        speed = rate / (_AT_EASE * k) if rate > 0 else None
+        operators[name] = OperatorMetrics(rate, rate, sent, speed, _AT_EASE if rate > 0 else 0.0, 0.0, k)
+        kept[name] = k
+    return replace(seen, operators=operators), kept
 
 
 def _with_spread(told: Recommendation, others: Sequence[Deployment | None]) -> Recommendation:

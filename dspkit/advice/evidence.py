@@ -137,7 +137,7 @@ def _operator(seen: Sequence[tuple[OperatorMetrics, float]]) -> OperatorMetrics:
         means[name] = _mean(known) if known else None
     done = [(m.processing_rate * w, m.processing_rate * w / m.true_rate) for m, w in seen if m.true_rate]
     busy = math.fsum(b for _, b in done)
-    true_rate = math.fsum(n for n, _ in done) / busy if busy > 0 else None
+    true_rate = math.fsum(n for n, _ in done) / busy if 0 < busy < math.inf else None
     return OperatorMetrics(
         **cast("Any", means), true_rate=true_rate, backlog=last.backlog, parallelism=last.parallelism
     )

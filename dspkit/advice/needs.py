@@ -24,6 +24,8 @@ from ..core import Snapshot, Topology
 Array = np.ndarray[Any, np.dtype[Any]]
 DRAWS = 1000
 CONFIDENCE = 0.95
+_FEWEST = 5  # windows from which on redrawing them says something
+_ABSURD = 1e9  # instances kept busy: no meter of a real job says so
 
 
 class Known(NamedTuple):
@@ -71,6 +73,7 @@ class Needs:
     true_rate: Mapping[str, Known]
     demand: Mapping[str, Known]
     draws: Mapping[str, Array]
+    unmetered: tuple[str, ...] = ()  # sources that are taken to keep up
 
     def load(self, name: str, instances: float | None = None, speed: float = 1.0) -> Known:
         """The load at so many instances (default: as many as run), each `speed` times as fast as now."""
@@ -80,18 +83,21 @@ class Needs:
     def whole(self, parallelism: Mapping[str, int] | None = None, speed: Mapping[str, float] | None = None) -> Known:
         """The job's load: the highest in a pipeline, the sum where operators take turns."""
         k = parallelism or self.parallelism
-        each = np.array([self.draws[n] / (k[n] * (speed or {}).get(n, 1.0)) for n in self.topology.order])
+        names = [n for n in self.topology.order if n not in self.unmetered]
+        if not names:
+            return Known(None)
+        each = np.array([self.draws[n] / (k[n] * (speed or {}).get(n, 1.0)) for n in names])
         return known(each.sum(axis=0) if self.law == "sequential" else each.max(axis=0), self.blocks)
 
     @property
     def unknown(self) -> list[str]:
         """Operators of which it cannot be told what they need."""
-        return [n for n in self.topology.order if math.isnan(self.draws[n][0])]
+        return [n for n in self.topology.order if n not in self.unmetered and math.isnan(self.draws[n][0])]
 
     @property
     def bottleneck(self) -> tuple[str, float | None] | None:
         """The operator of the highest load, and in what share of redrawn recordings it is that one."""
-        told = [n for n in self.topology.order if n not in self.unknown]
+        told = [n for n in self.topology.order if not math.isnan(self.draws[n][0])]
         each = np.array([self.draws[n] / self.parallelism[n] for n in told])
         if not told or not each[:, 0].max() > 0:
             return None
@@ -123,14 +129,24 @@ def needs(topology: Topology, windows: Sequence[Snapshot], seed: int = 0) -> Nee
             sent, taken = _edge(windows, parent, name)
             share = _over(times @ (sent * w), times @ (taken * w))
             asked[name] = asked[name] + np.where(asked[parent] == 0, 0.0, asked[parent] * share)
-    blocks = count / length
+    blocks = count / length if count >= _FEWEST else 1.0
     for name in topology.order:
         needed = np.where(asked[name] == 0, 0.0, _over(asked[name], speeds[name]))
         if _instant(windows, name):
             needed = np.where(np.isnan(asked[name]), math.nan, 0.0)
         v[name], demand[name], draws[name] = known(speeds[name], blocks), known(asked[name], blocks), needed
     last = windows[-1]
-    return Needs(topology, last.deployment.parallelism, last.law, count, blocks, v, demand, draws)
+    silent = unmetered(topology, windows)
+    return Needs(topology, last.deployment.parallelism, last.law, count, blocks, v, demand, draws, silent)
+
+
+def unmetered(topology: Topology, windows: Sequence[Snapshot]) -> tuple[str, ...]:
+    """Sources of which only the rate is known, as Storm's spouts, which are never asked how busy they are."""
+    return tuple(
+        n
+        for n in topology.sources
+        if not any(n in s.operators for s in windows) and any(n in s.source_rates for s in windows)
+    )
 
 
 def known(draws: Array, blocks: float) -> Known:
@@ -162,17 +178,19 @@ def _rates(windows: Sequence[Snapshot], name: str) -> tuple[Array, Array]:
     done, busy = np.zeros(len(windows)), np.zeros(len(windows))
     for i, s in enumerate(windows):
         m = s.operators.get(name)
-        if m is not None and m.true_rate:
+        if m is not None and m.true_rate and m.processing_rate / m.true_rate < _ABSURD:
             done[i], busy[i] = m.processing_rate, m.processing_rate / m.true_rate
     return done, busy
 
 
 def _edge(windows: Sequence[Snapshot], start: str, end: str) -> tuple[Array, Array]:
-    """Records/s along an edge, and processed at its start, where both are known."""
+    """Records/s along an edge, and processed at its start, where both are known; of a silent source what came."""
     sent, taken = np.zeros(len(windows)), np.zeros(len(windows))
     for i, s in enumerate(windows):
         if start in s.operators and (start, end) in s.edge_rates:
             sent[i], taken[i] = s.edge_rates[start, end], s.operators[start].processing_rate
+        elif start in s.source_rates and (start, end) in s.edge_rates:
+            sent[i], taken[i] = s.edge_rates[start, end], s.source_rates[start]
     return sent, taken
 
 

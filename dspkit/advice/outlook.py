@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..core import Deployment, Snapshot
 from ..errors import DspkitError
 from ..frozen import FrozenMap
@@ -73,7 +75,10 @@ class Outlook:
         load = {n: Constant(rate) for n, rate in self.seen.source_rates.items()}
         alone = Deployment(deployment.parallelism)
         try:
-            with Simulator(self.history.topology, self.plant, load, deployment=alone, window_s=_WINDOW_S) as backend:
+            with (
+                np.errstate(all="ignore"),
+                Simulator(self.history.topology, self.plant, load, deployment=alone, window_s=_WINDOW_S) as backend,
+            ):
                 seen = [backend.observe() for _ in range(_PLAYED)][-1]
         except (ValueError, ArithmeticError):  # DspkitError among them
             return None
@@ -86,7 +91,8 @@ def outlook(history: History, needs: Needs, seen: Snapshot) -> Outlook:
     ran = history[-MOST_WINDOWS:]
     made = Outlook(needs, history, seen)
     try:
-        plant = fit_live(ran)
+        with np.errstate(all="ignore"):  # wild rates overflow on the way to being refused
+            plant = fit_live(ran)
     except DspkitError as error:
         return replace(made, note=f"No latency is predicted: {error}.")
     except (ValueError, ArithmeticError):  # numbers so far apart that least squares cannot carry them

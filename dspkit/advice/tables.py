@@ -164,12 +164,14 @@ def share(known: Known) -> str:
     """A share with its interval as percentages."""
     if known.value is None:
         return "unknown"
-    between = "" if known.low is None or known.high is None else f" ({known.low:.0%} to {known.high:.0%})"
-    return f"{known.value:.0%}{between}"
+    between = "" if known.low is None or known.high is None else f" ({_percent(known.low)} to {_percent(known.high)})"
+    return f"{_percent(known.value)}{between}"
 
 
 def _percent(value: float | None) -> str:
-    return "unknown" if value is None or value != value else f"{value:.0%}"
+    if value is None or value != value:
+        return "unknown"
+    return f"{value:.2%}" if 0 < value < 0.01 else f"{value:.0%}"
 
 
 def _number(value: float | None) -> str:

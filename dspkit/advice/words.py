@@ -39,6 +39,7 @@ def _seen_once(advice: Advice) -> str:
     for step in advice.history:
         for name, m in step.snapshot.operators.items():
             ran[name].add(m.parallelism)
+    ran = {n: k for n, k in ran.items() if n not in advice.needs.unmetered}
     once = [n for n, k in ran.items() if len(k) == 1]
     return "All operators" if len(once) == len(ran) > 1 else ", ".join(once)
 
@@ -49,6 +50,9 @@ def _bottleneck(advice: Advice) -> list[str]:
     if needs.unknown:
         missing = ", ".join(needs.unknown)
         said.append(f"Not known: how many {missing} would need, for want of a true rate or of what reaches it.")
+    if needs.unmetered:
+        silent = ", ".join(needs.unmetered)
+        said.append(f"Nobody measures how busy {silent} is: taken to keep up, and left as it is.")
     if told is None:
         return [
             "Nothing comes in, so nobody is the bottleneck." if advice.idle else "The bottleneck is not known.",
@@ -111,6 +115,14 @@ def _choice(advice: Advice) -> list[str]:
     return [f"{said}; the job is then asked for {share(after.whole)} of what it can do{target}."]
 
 
+def _left(table: str) -> str:
+    """Words begin on the left: JupyterLab puts all cells to the right."""
+    left = ' style="text-align: left"'
+    for tag in ('<th scope="col">', "<td data-label", '<td class="long" data-label'):
+        table = table.replace(tag, tag.replace("<td", f"<td{left}").replace("<th", f"<th{left}"))
+    return table
+
+
 def html(advice: Advice) -> str:
     """Sentences and tables; all that comes from data is escaped."""
     said = "".join(f"<li>{escape(s)}</li>" for s in advice.sentences)
@@ -120,7 +132,7 @@ def html(advice: Advice) -> str:
         ("Recommended instances", tables.read_parallelism(advice)),
         ("Policies", tables.read_policies(advice)),
     ):
-        parts.append(f"<h4>{title}</h4>{table(frame, title)}")
+        parts.append(f"<h4>{title}</h4>{_left(table(frame, title))}")
     if advice.choice is not None:
         made = advice.settings()
         parts.append(f"<h4>What to change ({escape(advice.choice)})</h4><pre>{escape(str(made))}</pre>")
