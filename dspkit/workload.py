@@ -212,7 +212,7 @@ class Trace(Workload):
 
     @classmethod
     def load(cls, path: str | Path, *, time: str = "t", rate: str = "rate") -> Trace:
-        """Read columns `time` (s) and `rate` (records/s) of a .csv or .parquet file."""
+        """Read columns `time` (s) and `rate` (records/s) of a .csv or .parquet file; `data.read` is for counts."""
         import pandas as pd
 
         path = Path(path)

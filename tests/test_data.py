@@ -181,6 +181,23 @@ def test_what_a_table_has_wrong_is_told(table, rows, options, said):
         data.read(table(*rows), **options)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: data.read(5),
+        lambda: data.load([]),
+        lambda: data.world_cup_98(5),
+        lambda: data.page_views([None]),
+        lambda: data.read("t.csv", every_s="x"),
+        lambda: Counts((1,), 60, began_s="now"),
+        lambda: Counts((1,), 60).between([]),
+    ],
+)
+def test_things_of_the_wrong_type_are_refused_in_words(call):
+    with pytest.raises(DspkitError, match="expected"):
+        call()
+
+
 def test_files_that_are_no_tables_are_refused(tmp_path):
     for name, said in (("a.xlsx", r"\.csv, \.csv\.gz, \.parquet"), ("no.csv", "a readable table")):
         with pytest.raises(FileError, match=said):

@@ -18,6 +18,7 @@ from dspkit.profile import Estimator, compute_config, learn
 from dspkit.profile.running import Running
 from dspkit.reproduce import elysium as again
 from dspkit.reproduce.elysium_loads import LEAST, LEVELS, bursty
+from dspkit.reproduce.elysium_replays import Again, Replaying
 from dspkit.simulator import Cluster
 
 TOP = topologies.rolling_top_words()
@@ -229,6 +230,24 @@ def test_degradation_is_not_worse_than_joints_on_bursts_that_stay_for_minutes(na
         saved.append(np.mean([scores.nodes_saved(h, 4, every_s=60) for h in runs]))
     assert lost[1] < lost[0]
     assert saved[1] > saved[0]
+
+
+def test_records_that_are_given_up_are_sent_again_and_a_static_job_collapses():
+    """A job that does 208 of 250 records/s (T1's stop-word filter, p = 1): the paper's static run collapses in minutes.
+
+    Records wait a sixth of the time that they come, so from minute six on they wait for longer than a minute.
+    """
+    able = 1 / (TOP.plant.services["stop_word_filter"].seconds_per_record * 17.86)
+    for timeout_s, kept in ((60.0, 0.05), (1e9, 0.95)):
+        load = Again(workload.Constant(1.2 * able))
+        job = TOP.simulator(load, parallelism=1, window_s=10.0)
+        with Replaying(job, load, timeout_s) as backend:
+            seen = [backend.observe() for _ in range(90)]
+        assert seen[10].throughput == pytest.approx(able, rel=0.05)
+        assert all(s.source_rate == pytest.approx(1.2 * able, rel=0.1) for s in seen)  # what is sent again is no load
+        assert (load.again_per_s > able) == (timeout_s == 60.0)
+        last = np.mean([s.throughput for s in seen[-10:]]) / able
+        assert last < kept if timeout_s == 60.0 else last > kept
 
 
 def test_a_backend_that_has_no_nodes_to_change_refuses_and_says_so():

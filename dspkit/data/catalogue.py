@@ -56,7 +56,7 @@ def load(name: str) -> Counts:
     """A trace of `data/` by its name, after its checksum; its repr tells source and licence."""
     place = folder()
     known = entries(place)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise NotFoundError(f"trace {name!r}", expected=f"one of {', '.join(known)}", fix="or read('your.csv')")
     entry = known[name]
     path = place / entry.file

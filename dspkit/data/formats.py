@@ -58,7 +58,7 @@ def read(
         _must_be_above_zero("every_s", every_s)
     elif events:
         raise WorkloadError("events without every_s", expected="seconds to count them in", fix="as in every_s=60")
-    path = Path(path)
+    (path,) = _paths([path])
     table = _table(path)
     when = _seconds(table[_column(table, time, TIMES, "time")], unit, time_format, zone)
     n = np.ones(len(when)) if events else _numbers(table[_column(table, count, COUNTS, "count")])
@@ -275,7 +275,10 @@ def _bytes(path: Path) -> bytes:
 
 
 def _paths(paths: str | Path | Iterable[str | Path]) -> list[Path]:
-    found = [Path(paths)] if isinstance(paths, str | Path) else sorted(map(Path, paths))
+    try:
+        found = [Path(paths)] if isinstance(paths, str | Path) else sorted(map(Path, paths))
+    except TypeError as error:
+        raise FileError(f"{paths!r}"[:80], expected="a file's path, or several", fix="as in 'my.csv'") from error
     if not found:
         raise FileError("no file", expected="at least one", fix="check the pattern")
     return found

@@ -12,7 +12,7 @@ from ...loop import run
 from ...policies.static import Static
 from ...profile import KINDS, errors, learn
 from .. import elysium as paper
-from .. import elysium_recorded, elysium_waves
+from .. import elysium_recorded, elysium_replays, elysium_waves
 from ..elysium_loads import LEVELS, MONTHS
 from ..page import Found, Row, Section, Shown, frame, grid, plain, records
 
@@ -103,11 +103,17 @@ def _recorded(found: Found) -> Part:
     for r in found["causes"]:
         cells = [f"{r[p]:.2f} / {r[f'{p}_saved']:.0f}" for p in ("joint", "reactive", "current", "reserve")]
         causes.append((f"{r['changed']}, {r['app']}", *cells))
+    again = []
+    for r in found["replays"]:
+        cells = [f"{r[f'{p}_wins']} of {r['months']} ({r[p]:.2f})" for p in ("reactive", "current", "reserve")]
+        saved = " / ".join(f"{r[f'{p}_saved']:.0f}" for p in ("joint", "reactive", "reserve"))
+        again.append((f"{r['app']}, given up after {r['timeout_s']:.0f} s", f"{r['joint']:.2f}", *cells, saved))
     chosen = table[(table.pause_s == SHORT) & (table.compress == 60) & table.month.isin(MONTHS)]
     more = sum((table[f"{r}_saved"] >= table.joint_saved).sum() for r in ("reactive", "current"))
     head = "flights, replay, restart | joint | reactive, as printed | from what runs | with reserve"
     values = {
         "days": grid((*head.split(" | "), "nodes saved, %: joint / reactive / reserve"), lines),
+        "replays": grid(("sent again", *head.split(" | ")[1:], "nodes saved, %: joint / reactive / reserve"), again),
         "causes": grid(("one thing changed", "joint", "reactive", "from what runs", "with reserve"), causes),
         "days save": f"{more} of {2 * len(table)}",
         "chosen": f"{(chosen.reactive <= chosen.joint).sum()} of {len(chosen)}",
@@ -233,6 +239,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "profilers": profilers,
     "squares": _of(elysium_waves.squares),
     "causes": _of(elysium_recorded.causes),
+    "replays": _of(elysium_replays.replays),
 }
 for _pause in (SHORT, LONG):
     PARTS[f"sines, {_pause} s"] = _of(elysium_waves.sines, pause_s=_pause)
