@@ -29,7 +29,20 @@ _HOME = {
     "cite": "references",
     "compare": "comparison",
 }
-_MODULES = ("bo", "comparison", "etp", "lessons", "placement", "plant", "plots", "policies", "report", "topologies", "ui", "workload")
+_MODULES = (
+    "bo",
+    "comparison",
+    "etp",
+    "lessons",
+    "placement",
+    "plant",
+    "plots",
+    "policies",
+    "report",
+    "topologies",
+    "ui",
+    "workload",
+)
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 

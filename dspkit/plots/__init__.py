@@ -22,6 +22,6 @@ from .tradeoff import tradeoff
 
 __all__ = [
     "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
-    "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
-    "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile",
+    "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip
