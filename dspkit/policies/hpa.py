@@ -113,7 +113,7 @@ class HPA(Knobs):
 
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
         now, t = snapshot.deployment, snapshot.t
-        past = {n: self._seen(state.operators.get(n), k, t) for n, k in now.parallelism.items()}
+        past = {n: self._seen(state.operators.get(n), k, snapshot) for n, k in now.parallelism.items()}
         tick = math.floor(t / self.sync_s + _SAME)
         if tick == state.tick:
             return state._replace(operators=FrozenMap(past)), Decision(now, {"rule": "waits for its next look"})
@@ -146,11 +146,12 @@ class HPA(Knobs):
             return metrics.utilisation * metrics.parallelism
         return metrics.cpu
 
-    def _seen(self, past: Past | None, k: int, t: float) -> Past:
+    def _seen(self, past: Past | None, k: int, snapshot: Snapshot) -> Past:
         if past is None:
             return Past(k)
-        longest = max(self.period_s, self.ready_s)
-        came = past.came if k == past.running else (*past.came, (t, k - past.running))
+        t, longest = snapshot.t, max(self.period_s, self.ready_s)
+        began = t - snapshot.window_s  # what shows now was changed then
+        came = past.came if k == past.running else (*past.came, (began, k - past.running))
         return Past(k, past.wished, tuple(c for c in came if t - c[0] < longest))
 
     def _with(self, past: Past, wish: int, t: float) -> Past:
