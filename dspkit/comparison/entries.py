@@ -58,8 +58,8 @@ def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[
         "dhalion": lambda case: known.get("dhalion")(),
         "hpa": lambda case: known.get("hpa")(),
     }
-    found = known.available()
-    makers |= {name: _plain(name) for name in ("flink-autoscaler", "edrp") if name in found}
+    installed = known.available()
+    makers |= {name: maker for name, maker in {"flink_autoscaler": flink, "edrp": edrp}.items() if name in installed}
     if only is None:
         return makers
     names = [only] if isinstance(only, str) else list(only)
@@ -112,6 +112,24 @@ def elysium(case: Case, *, proactive: bool) -> Policy:
         relearn=1000,
     )  # fmt: skip
     return proactively
+
+
+def flink(case: Case) -> Policy:
+    """It knows how long a restart takes, and looks at metrics as long as a minute or two: runs last an hour, not days."""
+    pause_s = case.app.plant.pause_s
+    return _made(
+        "flink_autoscaler", restart_s=pause_s, stabilization_s=60.0, metrics_window_s=120.0, scale_down_s=300.0
+    )
+
+
+def edrp(case: Case) -> Policy:
+    """On a network as small as the plant's, with as many replicas as there may be, eight at most."""
+    pause_s = max(1e-3, case.app.plant.pause_s)
+    return _made(
+        "edrp", most_s=_target(case), replicas=min(8, _most(case)), slots=_slots(case.app), sync_s=min(600.0, pause_s),
+        most_downtime_s=2 * pause_s, most_price=float(2 * sum(_at(case.app, peak_rate(case.app)).values())),
+        branches=2000,
+    )  # fmt: skip
 
 
 def profiled(app: App) -> Profile:
@@ -195,10 +213,6 @@ def _at(app: App, rate: float) -> dict[str, int]:
 def _peak(app: App, workload: Loads, duration_s: float) -> Any:
     times = np.arange(2.5, max(5.0, duration_s), 5.0)
     return offered(by_source(app.topology, workload), app.topology, times).max(axis=0)
-
-
-def _plain(name: str) -> Callable[[Case], Policy]:
-    return lambda case: known.get(name)()
 
 
 def _made(name: str, **knobs: Any) -> Policy:
