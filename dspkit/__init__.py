@@ -30,19 +30,9 @@ _HOME = {
     "compare": "comparison",
 }
 _MODULES = (
-    "bo",
-    "comparison",
-    "etp",
-    "lessons",
-    "placement",
-    "plant",
-    "plots",
-    "policies",
-    "report",
-    "topologies",
-    "ui",
-    "workload",
-)
+    "bo", "comparison", "etp", "lessons", "placement", "plant", "plots", "policies", "report", "topologies",
+    "ui", "workload",
+)  # fmt: skip
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 

@@ -115,7 +115,7 @@ def elysium(case: Case, *, proactive: bool) -> Policy:
 
 
 def flink(case: Case) -> Policy:
-    """It knows how long a restart takes, and looks at metrics as long as a minute or two: runs last an hour, not days."""
+    """It knows how long a restart takes, and looks at minutes of metrics: runs last an hour, not days."""
     pause_s = case.app.plant.pause_s
     return _made(
         "flink_autoscaler", restart_s=pause_s, stabilization_s=60.0, metrics_window_s=120.0, scale_down_s=300.0
