@@ -1,4 +1,4 @@
-"""A comparison of 12 policies on 8 loads with 20 seeds, an hour each: how long, how it scales, what a lost worker costs.
+"""A comparison of 12 policies on 8 loads with 20 seeds, an hour each: how long, how that scales, a lost worker.
 
 What is measured is a part of it, and said as the whole; `python -m benchmarks.compare` plays all 1920 runs.
 """
@@ -46,7 +46,12 @@ def two_cores_over_one() -> Claim:
         for processes in seconds:
             seconds[processes] = min(seconds[processes], _few(96, processes))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return Claim(seconds[1] / seconds[2], "x", target=1.6, detail={**{f"{n} processes, s": x for n, x in seconds.items()}, "load of the machine": load})
+    return Claim(
+        seconds[1] / seconds[2],
+        "x",
+        target=1.6,
+        detail={**{f"{n} processes, s": x for n, x in seconds.items()}, "load of the machine": load},
+    )
 
 
 def resumed_share() -> Claim:

@@ -63,11 +63,14 @@ def test_one_row_a_run_with_every_score():
     assert table[list(KEYS)].values.tolist() == [
         [p, load, "rolling_top_words", "own", s] for load in LOADS for s in (0, 3) for p in ("ds2", "hpa")
     ]
-    assert not table.isna().any(axis=None) and (table.error == "").all()
-    assert (table.regret == table.cost - table.oracle).all() and (table.regret >= 0).all()
+    assert not table.isna().any(axis=None)
+    assert (table.error == "").all()
+    assert (table.regret == table.cost - table.oracle).all()
+    assert (table.regret >= 0).all()
     share = table.cost - table.instance_seconds
     peak = 10.0  # instances at 450 records/s: 8037/s need 4 filters, 5465/s 2 counters, the others one
-    assert np.allclose(share, table.late_s * peak) and np.allclose(table.late_share, table.late_s / 120)
+    assert np.allclose(share, table.late_s * peak)
+    assert np.allclose(table.late_share, table.late_s / 120)
 
 
 def test_processes_play_what_this_process_plays_bit_for_bit():
@@ -82,10 +85,13 @@ def test_a_run_that_fails_is_a_row_and_one_that_dies_too():
     assert table.error["dies"].unique().tolist() == ["its process ended with code 7"]
     assert table.error["breaks"].unique().tolist() == ["RuntimeError: no <b>idea</b>"]
     assert "ZeroDivisionError" in table.error["makes none"].iloc[0]
-    assert (table.error["ds2"] == "").all() and table.cost["ds2"].notna().all()
+    assert (table.error["ds2"] == "").all()
+    assert table.cost["ds2"].notna().all()
     assert table.cost[["dies", "breaks", "makes none"]].isna().all()
     order = ranking(table.reset_index())
-    assert order.policy.iloc[0] == "ds2" and order.failed.tolist() == [0, 4, 4, 4] and order.runs.tolist() == [4, 0, 0, 0]
+    assert order.policy.iloc[0] == "ds2"
+    assert order.failed.tolist() == [0, 4, 4, 4]
+    assert order.runs.tolist() == [4, 0, 0, 0]
 
 
 def test_a_folder_keeps_rows_and_knows_a_changed_question(tmp_path, monkeypatch):
@@ -96,12 +102,13 @@ def test_a_folder_keeps_rows_and_knows_a_changed_question(tmp_path, monkeypatch)
     first = compare({"ds2": DS2(), "breaks": Breaks()}, LOADS, **ask)
     assert len(played) == 6
     again = compare({"ds2": DS2(), "breaks": Breaks()}, LOADS, **ask)
-    assert len(played) == 8 and {n[0] for n in played[6:]} == {"breaks"}  # what failed is tried again
+    assert len(played) == 8
+    assert {n[0] for n in played[6:]} == {"breaks"}
     assert_frame_equal(first, again, check_exact=True)
     played.clear()
     more = compare({"mine": DS2(), "hpa": HPA()}, LOADS, **ask)  # another name for the same
-    assert {n[0] for n in played} == {"hpa"} and (more.set_index("policy").cost["mine"].values == first.cost[
-        first.policy == "ds2"].values).all()  # fmt: skip
+    assert {n[0] for n in played} == {"hpa"}
+    assert (more.set_index("policy").cost["mine"].values == first.cost[first.policy == "ds2"].values).all()
     for change in (dict(slo_s=2.0), dict(duration_s=130.0), dict(seeds=[1])):
         played.clear()
         compare({"ds2": DS2()}, LOADS, **{**ask, **change})
@@ -109,7 +116,8 @@ def test_a_folder_keeps_rows_and_knows_a_changed_question(tmp_path, monkeypatch)
     played.clear()
     compare({"ds2": DS2(warm_up=1)}, LOADS, **ask)
     assert len(played) == 2
-    assert len(list(tmp_path.glob("*.parquet"))) == 1 and not list(tmp_path.glob(".dspkit-*"))
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
+    assert not list(tmp_path.glob(".dspkit-*"))
 
 
 SWEEP = """
@@ -174,10 +182,15 @@ def test_a_sweep_that_is_stopped_leaves_nobody_behind_and_goes_on(tmp_path, how)
     sweep.stdout.close()
     _until(lambda: not any(map(_alive, workers)))
     done = pd.concat([pd.read_parquet(p) for p in folder.glob("rows-*.parquet")])
-    assert 0 < len(done) < 25 and not done.run.duplicated().any()
+    assert 0 < len(done) < 25
+    assert not done.run.duplicated().any()
     rest = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.split("\n")[1]
-    whole = subprocess.run([*command[:2], str(tmp_path / "new")], capture_output=True, text=True, check=True, timeout=300)
-    assert rest == whole.stdout.split("\n")[1] and rest.startswith("24 ") and rest.endswith("False ['']")
+    whole = subprocess.run(
+        [*command[:2], str(tmp_path / "new")], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert rest == whole.stdout.split("\n")[1]
+    assert rest.startswith("24 ")
+    assert rest.endswith("False ['']")
     assert len(pd.read_parquet(folder)) == 48  # the oracle of each seed too
 
 
@@ -215,7 +228,9 @@ def test_a_spark_cluster_plays_the_same_though_a_worker_dies():
             table = compare(policies, LOADS, topologies=APP, duration_s=120.0, seeds=seeds, spark=spark)
         finally:
             engines.over_spark = played
-        assert seen and seen[0] in before and real == KEYS
+        assert seen
+        assert seen[0] in before
+        assert real == KEYS
     assert_frame_equal(table, alone, check_exact=True)
 
 
@@ -229,7 +244,7 @@ def test_fingerprints_tell_all_that_matters_and_nothing_else():
     others = [of(DS2(activation=2)), of(DS2(), workload.Square(100, 450, 61)), of(DS2(), app=slower),
               of(DS2(), seed=1), of(DS2(), window_s=5.0), of(DS2(), penalty=3.0), of(Static())]  # fmt: skip
     assert len({base, *others}) == len(others) + 1
-    text = "class Mine:\n    name = 'mine'\n    def init(self, t, seed=0): return None\n    def step(self, s, n): return s, {}"
+    text = "class Mine:\n def init(self, t, seed=0): return None\n def step(self, s, n): return s, {}\n name = 'mine'"
     made = []
     for value in ("1", "1", "2"):
         space = {"__name__": "cell"}
@@ -244,7 +259,9 @@ def test_seeds_move_every_random_shape_on():
     assert seeded(LOADS["square"], APP, 9) is LOADS["square"]
     for name, shape in standard_loads(600.0).items():
         rates = [shape(APP, s).rates(np.arange(0.5, 600)) for s in (0, 0, 1)]
-        assert (rates[0] == rates[1]).all() and 0 <= rates[0].min() and rates[0].max() <= 480 + 1e-9
+        assert (rates[0] == rates[1]).all()
+        assert rates[0].min() >= 0
+        assert rates[0].max() <= 480 + 1e-9
         assert (rates[0] == rates[2]).all() == (name not in ("bursts", "poisson", "day"))
 
 
@@ -256,7 +273,8 @@ def test_topologies_with_plants_of_their_own():
     assert table[["policy", "load", "job", "plant"]].values.tolist() == [
         [p, "constant", "x", v] for v in ("slow", "fast") for p in ("static", "ds2")
     ]
-    assert (table.late_share == 0).all() and (table.instance_seconds == 60 * 3).all()  # 1 and 2, from the start
+    assert (table.late_share == 0).all()
+    assert (table.instance_seconds == 60 * 3).all()
 
 
 @pytest.mark.parametrize(
@@ -333,11 +351,14 @@ def test_pairs_tell_apart_what_means_do_not():
     base = random.normal(500, 200, (3, 10, 1))
     table = _table(base + np.array([0.0, 1.0, 5.0]) + random.normal(0, 0.2, (3, 10, 3)))
     mean, low, high = difference(table, "b", "a")
-    assert low < 1 < high and high - low < 0.6
+    assert low < 1 < high
+    assert high - low < 0.6
     order = ranking(table)
-    assert order.policy.tolist() == ["a", "b", "c"] and (order["rank"] == order.rank_low).all()
+    assert order.policy.tolist() == ["a", "b", "c"]
+    assert (order["rank"] == order.rank_low).all()
     assert (order.high - order.low).min() > 50  # means alone say nothing
-    assert order.over_best[1] == pytest.approx(mean) and order.over_low[1] == pytest.approx(low)
+    assert order.over_best[1] == pytest.approx(mean)
+    assert order.over_low[1] == pytest.approx(low)
     assert order.over_low[0] == order.over_high[0] == 0.0
     one = _table(base[:, :1] + np.array([0.0, 1.0, 5.0]))
     assert ranking(one).low.isna().all()  # a single seed tells nothing of others
@@ -346,14 +367,17 @@ def test_pairs_tell_apart_what_means_do_not():
 def test_wins_ties_and_losses_add_up_and_mirror():
     table = _table(np.random.default_rng(1).normal(100, 2, (2, 25, 3)))
     duels = win_tie_loss(table, tie=0.01)
-    assert (duels.wins + duels.ties + duels.losses == duels.cases).all() and (duels.cases == 50).all()
+    assert (duels.wins + duels.ties + duels.losses == duels.cases).all()
+    assert (duels.cases == 50).all()
     by = duels.set_index(["policy", "against"])
     for one, other in by.index:
-        assert by.wins[one, other] == by.losses[other, one] and by.ties[one, other] == by.ties[other, one]
+        assert by.wins[one, other] == by.losses[other, one]
+        assert by.ties[one, other] == by.ties[other, one]
     wide = table.pivot(index=["load", "seed"], columns="policy", values="cost")
     apart = wide.a / wide.b
     clear = int((apart < 0.99).sum()), int((apart > 1 / 0.99).sum())
-    assert (by.wins["a", "b"], by.losses["a", "b"]) == clear and min(*clear, by.ties["a", "b"]) > 3
+    assert (by.wins["a", "b"], by.losses["a", "b"]) == clear
+    assert min(*clear, by.ties["a", "b"]) > 3
     same = _table(np.zeros((1, 4, 2)), names="ab")
     assert win_tie_loss(same, tie=0.0).ties.tolist() == [4, 4]
 
@@ -379,24 +403,28 @@ def test_pictures_say_what_they_show_and_escape_names():
     table = _table(values, names).rename(columns={"cost": "instance_seconds"})
     table["late_share"] = table.policy.map({"<i>cheap</i>": 0.5, "dear": 0.0, "silly": 0.2})
     picture = plots.pareto(table)
-    assert "<i>" not in str(picture.spec["data"]) and "&lt;i&gt;" in str(picture.spec["data"])
+    assert "<i>" not in str(picture.spec["data"])
+    assert "&lt;i&gt;" in str(picture.spec["data"])
     front = picture.spec["data"][0]
     assert front["y"] == [50.0, 0.0]  # silly is beaten in both
     picture.figure  # noqa: B018  (plotly takes it)
     duels = plots.contest(win_tie_loss(table, "instance_seconds"))
-    assert "<i>" not in str(duels.spec["data"]) and duels.figure
+    assert "<i>" not in str(duels.spec["data"])
+    assert duels.figure
     assert "&lt;i&gt;cheap&lt;/i&gt;" in duels.spec["data"][0]["y"]
     found = oracle(APP.topology, APP.plant, LOADS["square"], duration_s=120)
     history = dspkit.run(Static(), APP.simulator(LOADS["square"]), steps=12)
     both = plots.oracle(found, {"<b>": history})
-    assert both.spec["data"][1]["y"] == found.instances and "<b>" not in both.spec["data"][2]["name"]
+    assert both.spec["data"][1]["y"] == found.instances
+    assert "<b>" not in both.spec["data"][2]["name"]
     assert both.figure
     with pytest.raises(MetricError):
         plots.contest(table)
 
 
 def test_standard_policies_are_made_for_every_standard_load():
-    assert len(standard_policies()) >= 16 and len(standard_loads()) == 8
+    assert len(standard_policies()) >= 16
+    assert len(standard_loads()) == 8
     with pytest.raises(NotFoundError, match="ds2"):
         standard_policies(["typo"])
     with pytest.raises(KnobError, match="sine"):

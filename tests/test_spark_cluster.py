@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import live
-from dspkit import Deployment, History, Topology, mape, policies, profile, run, workload
+from dspkit import Deployment, History, Topology, policies, profile, run, workload
 from dspkit.errors import DeploymentError, KnobError
 from dspkit.etp import rebalance
 from dspkit.policies.stela import ScaleOut

@@ -54,7 +54,8 @@ def in_processes(runs: Mapping[int, Run], processes: int) -> Iterator[tuple[int,
     """In processes of this one's, which end with it however that ends. One that dies costs the run it was in."""
     _warm()
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context, waiting = multiprocessing.get_context(method), deque(runs)
+    context: Any = multiprocessing.get_context(method)
+    waiting = deque(runs)
     workers: list[_Worker] = []
     under_way: dict[_Worker, int] = {}
 
@@ -62,7 +63,7 @@ def in_processes(runs: Mapping[int, Run], processes: int) -> Iterator[tuple[int,
         ours, theirs = context.Pipe()
         process = context.Process(
             target=_serve, args=(theirs, [ours, *(w.pipe for w in workers)], runs), daemon=True, name="dspkit-run"
-        )  # type: ignore[attr-defined]
+        )
         process.start()
         theirs.close()
         workers.append(_Worker(process, ours))

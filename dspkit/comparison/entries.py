@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import policies as known
-from ..core import Decision, Deployment, Policy, Snapshot, Topology
+from ..core import Decision, Policy, Snapshot, Topology
 from ..errors import NotFoundError
 from ..knobs import Knobs, knob
 from ..loop import mape, run
@@ -58,8 +58,8 @@ def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[
         "dhalion": lambda case: known.get("dhalion")(),
         "hpa": lambda case: known.get("hpa")(),
     }
-    found = known.available()
-    makers |= {name: _plain(name) for name in ("flink-autoscaler", "edrp") if name in found}
+    installed = known.available()
+    makers |= {name: maker for name, maker in {"flink_autoscaler": flink, "edrp": edrp}.items() if name in installed}
     if only is None:
         return makers
     names = [only] if isinstance(only, str) else list(only)
@@ -73,15 +73,15 @@ def static(case: Case, times: float) -> Made:
     rates = _peak(case.app, case.workload, case.rules.duration_s) * times / ROOM
     asked = needs(case.app.topology, case.app.plant, rates)
     counts = {n: fewest(case.app.topology, case.app.plant, n, asked[n]) for n in case.app.topology.order}
-    return Static(), Deployment(counts, case.app.workers)
+    return Static(), case.app.deployment(counts)
 
 
 def autrascale(case: Case, *, transfer: bool) -> Policy:
     """With models of runs at a third and at two thirds of the job's peak, or without any."""
-    plain = _made("autrascale", target_latency_s=_target(case), most=_most(case))
-    if not transfer:
-        return replace(plain, transfer="off")  # type: ignore[type-var]
-    return replace(plain, library=_library(case.app.topology, _Held(case.app), plain))  # type: ignore[type-var]
+    plain: Any = _made("autrascale", target_latency_s=_target(case), most=_most(case))
+    more = {"library": _library(_Held(case.app), plain)} if transfer else {"transfer": "off"}
+    made: Policy = replace(plain, **more)
+    return made
 
 
 def stela(case: Case) -> Made:
@@ -99,22 +99,42 @@ def elysium(case: Case, *, proactive: bool) -> Policy:
     """With the profile of a warm-up run; proactive with the minutes of earlier replays as the past."""
     app, nodes = case.app, case.app.plant.nodes
     cores = next(iter(nodes.values())).cores
-    policy = _made("elysium", learned=profiled(app), nodes=len(nodes), cores=min(128, cores))
+    policy: Any = _made("elysium", learned=profiled(app), nodes=len(nodes), cores=min(128, cores))
+    made: Policy = policy
     if not proactive:
-        return policy
+        return made
     from ..predict import AutoRegression
 
     past = earlier(case)
     minutes = max((len(rates) for rates in past.values()), default=0)
-    return replace(  # type: ignore[type-var]
+    proactively: Policy = replace(
         policy, mode="proactive", predictor=AutoRegression(), past=past, began_s=(MINUTE * minutes) % 604_800.0,
         relearn=1000,
+    )  # fmt: skip
+    return proactively
+
+
+def flink(case: Case) -> Policy:
+    """It knows how long a restart takes, and looks at minutes of metrics: runs last an hour, not days."""
+    pause_s = case.app.plant.pause_s
+    return _made(
+        "flink_autoscaler", restart_s=pause_s, stabilization_s=60.0, metrics_window_s=120.0, scale_down_s=300.0
+    )
+
+
+def edrp(case: Case) -> Policy:
+    """On a network as small as the plant's, with as many replicas as there may be, eight at most."""
+    pause_s = max(1e-3, case.app.plant.pause_s)
+    return _made(
+        "edrp", most_s=_target(case), replicas=min(8, _most(case)), slots=_slots(case.app), sync_s=min(600.0, pause_s),
+        most_downtime_s=2 * pause_s, most_price=float(2 * sum(_at(case.app, peak_rate(case.app)).values())),
+        branches=2000,
     )  # fmt: skip
 
 
 def profiled(app: App) -> Profile:
     """What half an hour under a load that sweeps all levels tells of a job that has room for them."""
-    return _profile(app.topology, _Held(app))
+    return _profile(_Held(app))
 
 
 def earlier(case: Case) -> dict[str, tuple[float, ...]]:
@@ -165,7 +185,7 @@ class _Held:
 
 
 @lru_cache(maxsize=32)
-def _profile(topology: Topology, held: _Held) -> Profile:
+def _profile(held: _Held) -> Profile:
     top = peak_rate(held.app)
     counts = _at(held.app, top)
     swept = Sine(0.55 * top, 0.44 * top, 1200.0)
@@ -174,15 +194,12 @@ def _profile(topology: Topology, held: _Held) -> Profile:
 
 
 @lru_cache(maxsize=32)
-def _library(topology: Topology, held: _Held, policy: Any) -> Any:
+def _library(held: _Held, policy: Any) -> Any:
     """What AuTraScale learned in an hour at each of two rates."""
     app = replace(held.app, plant=replace(held.app.plant, faults=()))
     for part in (1 / 3, 2 / 3):
         load = Constant(part * peak_rate(app))
-        last = None
-        for last in mape(policy, app.simulator(load, seed=99), steps=360):
-            pass
-        assert last is not None
+        *_, last = mape(policy, app.simulator(load, seed=99), steps=360)
         policy = replace(policy, library=policy.learned(last.state))
     return policy.library
 
@@ -196,10 +213,6 @@ def _at(app: App, rate: float) -> dict[str, int]:
 def _peak(app: App, workload: Loads, duration_s: float) -> Any:
     times = np.arange(2.5, max(5.0, duration_s), 5.0)
     return offered(by_source(app.topology, workload), app.topology, times).max(axis=0)
-
-
-def _plain(name: str) -> Callable[[Case], Policy]:
-    return lambda case: known.get(name)()
 
 
 def _made(name: str, **knobs: Any) -> Policy:

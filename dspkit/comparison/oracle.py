@@ -12,20 +12,19 @@ A window is late if at its end records wait that came more than `slo_s` ago. Tha
 source records came and have not ended than came in the last `slo_s`. Policies that violate the SLO may well be cheaper,
 so what is minimised is the cost with its penalty, and the regret of a run is its own cost, by the same sum, less this.
 
-**What it may do.** It knows the load tick by tick, the service times of each window (the simulator's noise), and chooses
-its start. It changes parallelism where policies do, between windows. A record passes each operator at the earliest when
-it comes; an operator with k instances then does at most $k/s(k)$ records/s, on the fastest node and with a core for each
-instance. A change stops an operator for the plant's pause if its own parallelism changes (not with the pause
-"instances"). Lateness is charged to operators by shares $\lambda_i$ that add up to 1, and so are changes.
+**What it may do.** It knows the load tick by tick, the service times of each window (the simulator's noise), and
+chooses its start. It changes parallelism where policies do, between windows. A record passes each operator at the
+earliest when it comes; an operator with k instances then does at most $k/s(k)$ records/s, on the fastest node and with
+a core for each instance. A change stops an operator for the plant's pause if its own parallelism changes (not with the
+pause "instances"). Lateness is charged to operators by shares $\lambda_i$ that add up to 1, and so are changes.
 
-**Why nobody beats it.** What has ended has passed every operator, so the source records that have not ended are at least
-$r_i q_i$ for each i, and a run is late wherever one operator's bound says so:
-$L \ge \sum_i \lambda_i L_i$; changes likewise, $C \ge \sum_i \lambda_i C_i$. Therefore the sum over operators of each
-one's least $\sum_w T k_{iw} + \lambda_i(p\,T\,L_i + m\,C_i)$, found by dynamic programming, is at most the cost of any
-run. For one operator it is attained; for several it is a bound, since it lets them stop one by one. Queues and links
-that hold back, nodes whose cores are short, faults, hot keys and random waiting only make runs worse; where records can
-be refused or lost, a late operator may forget its backlog. All this holds of the *fluid*; in *tuples* chance may
-help.
+**Why nobody beats it.** What has ended has passed every operator, so the source records that have not ended are at
+least $r_i q_i$ for each i, and a run is late wherever one operator's bound says so: $L \ge \sum_i \lambda_i L_i$;
+changes likewise, $C \ge \sum_i \lambda_i C_i$. Therefore the sum over operators of each one's least
+$\sum_w T k_{iw} + \lambda_i(p\,T\,L_i + m\,C_i)$, found by dynamic programming, is at most the cost of any run. For one
+operator it is attained; for several it is a bound, since it lets them stop one by one. Queues and links that hold back,
+nodes whose cores are short, faults, hot keys and random waiting only make runs worse; where records can be refused or
+lost, a late operator may forget its backlog. All this holds of the *fluid*; in *tuples* chance may help.
 """
 
 from __future__ import annotations
@@ -142,7 +141,8 @@ def allowance(came: Array, window_s: float, slo_s: float) -> Array:
     """Records of the last `slo_s` before the end of each window, from what came in each: those may still wait."""
     ends = window_s * np.arange(len(came) + 1)
     total = np.concatenate(([0.0], np.cumsum(came)))
-    return total[1:] - np.interp(ends[1:] - slo_s, ends, total)
+    recent: Array = total[1:] - np.interp(ends[1:] - slo_s, ends, total)
+    return recent
 
 
 def abilities(plant: Plant, name: str, ks: Array, noise: Array | None = None) -> Array:
@@ -153,8 +153,8 @@ def abilities(plant: Plant, name: str, ks: Array, noise: Array | None = None) ->
     drawn = np.ones((1, 1)) if noise is None else noise[:, None]
     call = 1 / service.ceiling_per_s
     each = drawn * seconds * ((1 - service.io_share) / fastest + service.io_share) + call
-    able = ks / each
-    return np.minimum(able, service.ceiling_per_s)
+    able: Array = np.minimum(ks / each, service.ceiling_per_s)
+    return able
 
 
 def pause_s(plant: Plant, name: str) -> float:

@@ -1,10 +1,10 @@
-"""The least cost of one operator over a horizon: dynamic programming over what runs and what waits.
+r"""The least cost of one operator over a horizon: dynamic programming over what runs and what waits.
 
 A state is how many instances run, how long they still stand still, and the backlog. Of two ways to the same instances
 the one that costs no more and leaves no more waiting is as good: only ways that nothing beats in both are kept.
 
-Within a window what waits goes from q to $\\max(q + x, y)$: x is what came less what can be done, and y the most of that
-over the window's last ticks, which is what waits if the queue was empty in between (Lindley).
+Within a window what waits goes from q to $\max(q + x, y)$: x is what came less what can be done, and y the most of
+that over the window's last ticks, which is what waits if the queue was empty in between (Lindley).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Ways(NamedTuple):
 
 
 def least(o: Operator, window_s: float, penalty: float, change_cost: float) -> Path:
-    """The least $\\sum_w T k_w + penalty\\,T\\,L + change\\,C$, and a path that attains it.
+    r"""The least $\sum_w T k_w + penalty\,T\,L + change\,C$, and a path that attains it.
 
     Two searches: one that keeps few ways finds a good path; the other leaves out only what must cost more than that.
     """
@@ -85,7 +85,9 @@ def _search(question: _Question, bound: float, few: int | None) -> Path:
             ways = _Ways(*(part[best] for part in ways))
         elif len(ways.k) > MOST:
             ways = ways._replace(waits=_rounded(ways.waits))
-            ways = _Ways(*(part[unbeaten(ways.k * stops + ways.left, n * stops, ways.waits, ways.cost)] for part in ways))
+            ways = _Ways(
+                *(part[unbeaten(ways.k * stops + ways.left, n * stops, ways.waits, ways.cost)] for part in ways)
+            )
         past.append(ways)
     if not len(ways.cost):  # the few were the wrong ones
         return Path(bound, (), ())

@@ -48,17 +48,18 @@ def runs_of(
     for job, plant, app in jobs:
         for title, load in loads.items():
             for seed in numbers:
-                case, failed = None, ""
+                case: Case | None = None
+                start, failed = None, ""
                 try:
                     workload = seeded(app.workload if load is None else load, app, seed)
                     case = Case(app, workload, seed, rules)
                     start = started(app, workload)
                     found.append(Run((ORACLE, title, job, plant), seed, None, app, workload, None, rules))
                 except Exception as error:
-                    failed, workload, start = said(error), app.workload, None
+                    failed, workload = said(error), app.workload
                 for name, maker in named.items():
                     policy, first, wrong = None, start, failed
-                    if case is not None:
+                    if case is not None and start is not None:
                         try:
                             policy, first = _made(maker, case, start)
                         except Exception as error:
@@ -104,7 +105,7 @@ def started(app: App, workload: Loads) -> Deployment:
     rates = offered(by_source(app.topology, workload), app.topology, np.array([0.0]))[0] / ROOM
     asked = needs(app.topology, app.plant, rates)
     counts = {n: fewest(app.topology, app.plant, n, asked[n]) for n in app.topology.order}
-    return Deployment(counts, app.workers)
+    return app.deployment(counts)
 
 
 def _made(maker: Any, case: Case, start: Deployment) -> tuple[Policy, Deployment]:
@@ -160,7 +161,9 @@ def _jobs(given: Any, plants: Any, rules: Rules) -> Iterator[tuple[str, str, App
         if len(named) < len(listed):
             raise KnobError("two jobs of one name", expected="a name for each", fix="pass {name: job}")
     if not named:
-        raise KnobError(f"topologies {given!r}"[:80], expected="{name: App or Topology}", fix="as in [topologies.yahoo()]")
+        raise KnobError(
+            f"topologies {given!r}"[:80], expected="{name: App or Topology}", fix="as in [topologies.yahoo()]"
+        )
     for name, job in _by_text(named, "topologies").items():
         mine = plants.get(name) if isinstance(plants, Mapping) else plants
         variants = mine if isinstance(mine, Mapping) else {"own" if mine is None else "plant": mine}

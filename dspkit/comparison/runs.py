@@ -25,12 +25,15 @@ import numpy as np
 from ..core import Deployment, Policy
 from ..errors import KnobError
 from ..events_lost import events_lost
+from ..frozen import FrozenMap
 from ..history import History
 from ..loop import run
 from ..scores import TRACE, latency, scores
+from ..simulator import Simulator
+from ..simulator.simulator import by_source, offered
 from ..topologies import App
 from ..workload import Workload
-from .oracle import ROUNDING, allowance, known
+from .oracle import ROUNDING, Oracle, allowance, known, peak_instances
 
 KEYS = ("policy", "load", "job", "plant", "seed")
 SCORES = (
@@ -101,20 +104,19 @@ class Run:
         """The run itself."""
         rules, app = self.rules, self.app
         assert self.policy is not None
-        start = {} if self.start is None else {"parallelism": self.start.parallelism}
-        if self.start is not None:
-            app = _with_workers(app, self.start.workers)
-        backend = app.simulator(self.workload, window_s=rules.window_s, tick_s=rules.tick_s, seed=self.seed,
-                                engine=rules.engine, **start)  # fmt: skip
+        backend = Simulator(
+            app.topology, app.plant, self.workload, deployment=self.start, window_s=rules.window_s,
+            tick_s=rules.tick_s, seed=self.seed, engine=rules.engine,
+        )  # fmt: skip
         steps = round(rules.duration_s / rules.window_s)
         with backend:
             return run(self.policy, backend, steps=steps, settle=rules.settle, seed=self.seed)
 
-    def oracle(self) -> Any:
-        """The oracle of this load and seed, as `oracle.Oracle`."""
+    def oracle(self) -> Oracle:
+        """The oracle of this load and seed."""
         r, plant = self.rules, self.app.plant
         seed = self.seed if plant.noise else 0
-        load = self.workload if isinstance(self.workload, Workload) else _frozen(self.workload)
+        load = self.workload if isinstance(self.workload, Workload) else FrozenMap(self.workload)
         return known(
             self.app.topology, plant, load, r.duration_s, r.window_s, r.tick_s, self.slo_s, self.penalty,
             r.change_cost, seed,
@@ -130,9 +132,6 @@ class Run:
 
 def peak_of(app: App, workload: Loads, rules: Rules) -> float:
     """Instances that the job needs under the load's greatest rate, noise apart."""
-    from ..simulator.simulator import by_source, offered
-    from .oracle import peak_instances
-
     ticks = np.arange(rules.tick_s / 2, rules.duration_s, rules.tick_s)
     rates = offered(by_source(app.topology, workload), app.topology, ticks)
     return peak_instances(app.topology, app.plant, rates.max(axis=0))
@@ -181,7 +180,7 @@ def measured(history: History, of: Run) -> dict[str, float | None]:
         "late_share": sum(late) / len(late),
         "late_s": late_s,
         "late_area_s2": window_s * sum(max(0.0, d - of.slo_s) for d in delays),
-        "lost_share": lost.share,
+        "lost_share": 0.0 if abs(lost.share) < 1e-9 else lost.share,
         "dropped": lost.dropped,
         "waiting": lost.waiting,
         "latency_p99_s": latency(history, part="p99"),
@@ -199,15 +198,3 @@ def turns(history: History) -> int:
     counts = [history[0].snapshot.deployment.instances, *(s.deployment.instances for s in history)]
     moves = [b - a for a, b in pairwise(counts) if b != a]
     return sum(a * b < 0 for a, b in pairwise(moves))
-
-
-def _with_workers(app: App, workers: int | None) -> App:
-    from dataclasses import replace
-
-    return app if workers is None or workers == app.workers else replace(app, workers=workers)
-
-
-def _frozen(loads: Mapping[str, Workload]) -> Any:
-    from ..frozen import FrozenMap
-
-    return FrozenMap(loads)

@@ -121,7 +121,9 @@ def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2
 def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int]]:
     """Scores by case (rows) and policy, of cases that all finished who finished any; and each one's failed runs."""
     if missing := [c for c in (*KEYS, score) if c not in table]:
-        raise MetricError(f"a table without {missing[0]!r}", expected=f"some of {list(table)}", fix="see dspkit.compare")
+        raise MetricError(
+            f"a table without {missing[0]!r}", expected=f"some of {list(table)}", fix="see dspkit.compare"
+        )
     if table.duplicated([*KEYS]).any():
         raise MetricError("rows of one run twice", expected="each run once", fix="drop the duplicates")
     wide = table.pivot(index=CASE, columns="policy", values=score)
@@ -173,4 +175,6 @@ def _ends(drawn: Array, codes: Array, level: float) -> tuple[Array, Array]:
 
 def _known(table: pd.DataFrame, name: str) -> None:
     if name not in set(table["policy"]):
-        raise MetricError(f"policy {name!r}", expected=f"one of {', '.join(dict.fromkeys(table.policy))}", fix="check it")
+        raise MetricError(
+            f"policy {name!r}", expected=f"one of {', '.join(dict.fromkeys(table.policy))}", fix="check it"
+        )

@@ -38,8 +38,8 @@ def compare(
     `topologies` are Apps, or Topologies with `plants` of the same names. Workloads and policies may be functions, see
     `comparison.question`. Keyword arguments are `comparison.Rules`: `duration_s`, `window_s`, `slo_s`, `penalty`, ...
 
-    Runs are played in `processes` (all cores; 0: in this one), or over a SparkSession. With a `folder` finished rows are
-    kept there, and a sweep that was stopped goes on; a row counts as finished only if nothing has changed that it
+    Runs are played in `processes` (all cores; 0: in this one), or over a SparkSession. With a `folder` finished rows
+    are kept there, and a sweep that was stopped goes on; a row counts as finished only if nothing has changed that it
     follows from. A run that fails is a row with its `error`.
 
     >>> from dspkit import topologies
@@ -64,7 +64,7 @@ def compare(
     kept = Kept(folder)
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     open_ = {i: runs[i] for key, i in sorted(first.items(), key=lambda pair: pair[1]) if key not in kept.rows}
-    found = (
+    found: Any = (
         engines.over_spark(open_, spark)
         if spark is not None and open_
         else engines.in_processes(open_, count)
@@ -111,7 +111,7 @@ def _bar(total: int, done: int, wanted: bool) -> Any:
     if not wanted or os.environ.get("DSPKIT_HEADLESS") or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         return _NoBar()
     try:
-        from tqdm import tqdm
+        from tqdm import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return _NoBar()
     return tqdm(total=total, initial=done, unit="run", desc="compare", smoothing=0.05, dynamic_ncols=True)

@@ -60,18 +60,19 @@ def pareto(
         traces.append({
             "type": "scatter", "mode": "markers", "name": escape(p), "x": [points[p][0]], "y": [points[p][1]],
             "marker": {"size": 11 if p in best else 9, "color": PALETTE[i % len(PALETTE)],
-                       "symbol": MARKS[i // len(PALETTE) + (i % 2) * 4 if i < 2 * len(PALETTE) else i % len(MARKS)],
+                       "symbol": MARKS[(i + i // len(PALETTE)) % len(MARKS)],
                        "line": {"width": 1, "color": "#222222"}},
-            "error_x": bars[0], "error_y": bars[1],
+            "error_x": bars[0], "error_y": bars[1], "cliponaxis": False,
             "hovertemplate": f"{escape(p)}<br>%{{x:,.0f}}<br>%{{y:.2f}}<extra></extra>",
         })  # fmt: skip
     layout = {
-        "xaxis": axis(_words(x), rangemode="tozero"), "yaxis": axis(_words(y), rangemode="tozero"),
+        "xaxis": axis(_words(x)), "yaxis": axis(_words(y), rangemode="tozero"),
         "legend": {"x": 1.02, "y": 1, "xanchor": "left"},
     }  # fmt: skip
     cheap, calm = min(names, key=lambda p: points[p][0]), min(names, key=lambda p: points[p][1])
+    are = "is" if len(best) == 1 else "are"
     told = (
-        f"Of {len(names)} policies {len(best)} are beaten by none in both: {', '.join(best)}. The least "
+        f"Of {len(names)} policies {len(best)} {are} beaten by none in both: {'; '.join(best)}. The least "
         f"{_plainly(x)} has {cheap} ({si(points[cheap][0])}), the least {_plainly(y)} {calm} ({points[calm][1]:.3g})."
     )
     return plot(traces, layout, told, height=460, title=title)
@@ -84,7 +85,7 @@ def contest(duels: pd.DataFrame, *, title: str = "") -> Plot:
     if duels.empty:
         raise MetricError("no duels", expected="two policies at least", fix="compare more")
     names = list(dict.fromkeys(duels["policy"]))
-    by = {(r.policy, r.against): r for r in duels.itertuples()}
+    by: dict[tuple[str, str], Any] = {(str(r.policy), str(r.against)): r for r in duels.itertuples()}
     cells: list[list[float | None]] = []
     texts: list[list[str]] = []
     for one in names:
@@ -101,7 +102,7 @@ def contest(duels: pd.DataFrame, *, title: str = "") -> Plot:
     }  # fmt: skip
     if few:
         heat |= {"texttemplate": "%{text}", "textfont": {"size": 11, "color": "black"}}
-    net = {n: sum(by[n, m].wins - by[n, m].losses for m in names if m != n) for n in names}
+    net = {n: sum(r.wins - r.losses for (one, _), r in by.items() if one == n) for n in names}
     first, last = max(names, key=lambda n: net[n]), min(names, key=lambda n: net[n])
     layout = {
         "xaxis": axis("against", tickangle=-35, showgrid=False),

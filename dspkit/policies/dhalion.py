@@ -8,12 +8,12 @@ r"""Dhalion: symptoms, diagnoses, resolutions; what did not help is not tried ag
     | policy interval 1 min, wait after an action 3 min | `interval_s`, `wait_s` |
     | wait queues of instances twice as long as others, rates apart | `uneven`, `slow` |
 
-Heron's back-pressure is put down to the component that starts it: one whose feeders are held back. Of these the last one
-down the stream counts, since it holds back those above. For a source, which nobody feeds, and where nothing is held
+Heron's back-pressure is put down to the component that starts it: one whose feeders are held back. Of these the last
+one down the stream counts, since it holds back those above. For a source, which nobody feeds, and where nothing is held
 back (endless queues), the share of what came that was not processed stands for it; with that share 1 + bp / (1 - bp) is
 just what is asked over what is done. Heron's diagnosers of skew and of slow instances compare instances; a snapshot has
-one number for each operator, so here *skew* is back-pressure at an operator whose instances are not all busy, and *slow*
-is a true rate far below the best one seen. As in Heron's public code both are told and have no resolver.
+one number for each operator, so here *skew* is back-pressure at an operator whose instances are not all busy, and
+*slow* is a true rate far below the best one seen. As in Heron's public code both are told and have no resolver.
 
 Scaling down and the blacklist are in the paper, not in Heron's public code: no back-pressure anywhere and next to
 nothing waiting means over-provisioned. The size of such a step is the user's (`down`), and so is the share of

@@ -8,8 +8,8 @@ r"""Kubernetes' Horizontal Pod Autoscaler, one for each operator, on the CPU tha
     | policies of scaleUp: Pods, Percent; periodSeconds | `up_pods`, `up_percent`; `period_s` |
     | sync period, initial readiness delay | `sync_s`, `ready_s` |
 
-Constants are the published defaults; `target` has none (Kubernetes' examples take 50 to 80 %). A pod is an instance that
-asks for one core. Snapshots have one CPU use for all instances of an operator: what those that just started use is
+Constants are the published defaults; `target` has none (Kubernetes' examples take 50 to 80 %). A pod is an instance
+that asks for one core. Snapshots have one CPU use for all instances of an operator: what those use that just started is
 taken to be nothing. An operator whose meter is silent altogether stays as it is, as Kubernetes does without metrics.
 """
 
@@ -31,7 +31,7 @@ _SAME = 1e-9  # what divides may miss a whole number by
 class Past(NamedTuple):
     """What the scaler of one operator remembers."""
 
-    count: int
+    running: int
     wished: tuple[tuple[float, int], ...] = ()  # recommendations: when, how many
     came: tuple[tuple[float, int], ...] = ()  # changes of what runs: when, by how many
 
@@ -39,7 +39,7 @@ class Past(NamedTuple):
 class State(NamedTuple):
     topology: Topology
     tick: int = -1
-    operators: Mapping[str, Past] = FrozenMap()
+    operators: Mapping[str, Past] = FrozenMap[str, Past]()
 
 
 def desired(
@@ -53,8 +53,9 @@ def desired(
 ) -> int:
     """Replicas for the CPU that those use which are metered and ready, together, in cores.
 
-    With missing meters: their pods count as using the target where that would scale in, and as idle where it would scale
-    out. Those not ready yet count as idle where it would scale out and not at all else. Neither may turn the direction.
+    With missing meters: their pods count as using the target where that would scale in, and as idle where it would
+    scale out. Those not ready yet count as idle where it would scale out and not at all else. Neither may turn the
+    direction.
 
     >>> desired(4, 3.2, 0.5), desired(4, 2.1, 0.5), desired(4, 0.9, 0.5)
     (7, 4, 2)
@@ -112,7 +113,7 @@ class HPA(Knobs):
 
     def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
         now, t = snapshot.deployment, snapshot.t
-        past = {n: self._seen(state.operators.get(n), k, t) for n, k in now.parallelism.items()}
+        past = {n: self._seen(state.operators.get(n), k, snapshot) for n, k in now.parallelism.items()}
         tick = math.floor(t / self.sync_s + _SAME)
         if tick == state.tick:
             return state._replace(operators=FrozenMap(past)), Decision(now, {"rule": "waits for its next look"})
@@ -145,11 +146,12 @@ class HPA(Knobs):
             return metrics.utilisation * metrics.parallelism
         return metrics.cpu
 
-    def _seen(self, past: Past | None, k: int, t: float) -> Past:
+    def _seen(self, past: Past | None, k: int, snapshot: Snapshot) -> Past:
         if past is None:
             return Past(k)
-        longest = max(self.period_s, self.ready_s)
-        came = past.came if k == past.count else (*past.came, (t, k - past.count))
+        t, longest = snapshot.t, max(self.period_s, self.ready_s)
+        began = t - snapshot.window_s  # what shows now was changed then
+        came = past.came if k == past.running else (*past.came, (began, k - past.running))
         return Past(k, past.wished, tuple(c for c in came if t - c[0] < longest))
 
     def _with(self, past: Past, wish: int, t: float) -> Past:

@@ -70,10 +70,11 @@ class App:
             load = load if scale == 1 else load * scale
         else:
             load = load if scale == 1 else {source: w * scale for source, w in load.items()}
-        start = self._deployment(parallelism)
+        start = self.deployment(parallelism)
         return Simulator(self.topology, self.plant, load, deployment=start, **options)
 
-    def _deployment(self, parallelism: Mapping[str, int] | int | None) -> Deployment:
+    def deployment(self, parallelism: Mapping[str, int] | int | None = None) -> Deployment:
+        """What runs at first: as the app says, the same everywhere, or as the mapping says."""
         k = self.start if parallelism is None else parallelism
         counts = k if isinstance(k, Mapping) else self.topology.uniform(k)
         places = {(o, i): node for (o, i), node in self.placement.items() if i < counts.get(o, 0)}
@@ -94,7 +95,7 @@ class App:
         """
         import pandas as pd
 
-        first = self._deployment(parallelism)
+        first = self.deployment(parallelism)
         kinds = {axis: self._kind(axis) for axis in _mapping(axes)}
         listed = {axis: _values(axis, values) for axis, values in axes.items()}
         points = [dict(zip(listed, values, strict=True)) for values in itertools.product(*listed.values())]
