@@ -18,7 +18,7 @@ from dspkit.placement import replica_check
 from dspkit.reproduce import edrp, elastic_storm, hierarchical
 
 RIVAL_S = float(os.environ.get("DSPKIT_RIVAL_S", "12"))
-RIVAL_COLUMNS = int(os.environ.get("DSPKIT_RIVAL_COLUMNS", "200000"))
+RIVAL_COLUMNS = int(os.environ.get("DSPKIT_RIVAL_COLUMNS", "40000"))  # above, HiGHS looks at no clock
 
 
 def two_days_over_records() -> Claim:
@@ -81,7 +81,7 @@ def overhead_of_16_mb_s() -> Claim:
 
 @cache
 def _decisions() -> dict[tuple[int, int], dict[str, Any]]:
-    """Table 8.4: our search on all fifteen sizes; HiGHS on the thesis's program where that can be built."""
+    """Table 8.4: our search on all sizes at 220 tuples/s; HiGHS on the thesis's program at 150, where limits are kept."""
     from dspkit.errors import DspkitError
     from dspkit.placement.multisets import how_many
 
@@ -95,10 +95,12 @@ def _decisions() -> dict[tuple[int, int], dict[str, Any]]:
         columns = 4 * m * m + 4 * nodes * m + 5 * m + 4 * nodes + nodes * nodes + 2  # the thesis's
         if columns <= RIVAL_COLUMNS:
             try:
-                theirs = edrp.decide(nodes, most, solver="highs", thesis=True, time_limit_s=RIVAL_S)
+                easy = edrp.decide(nodes, most, rate=150.0)
+                row |= {"ours at 150/s, s": easy.seconds}
+                theirs = edrp.decide(nodes, most, rate=150.0, solver="highs", thesis=True, time_limit_s=RIVAL_S)
                 row |= {"HiGHS, s": theirs.seconds, "HiGHS, gap": theirs.gap}
-                if theirs.proven and theirs.status == ours.status and abs(theirs.loss - ours.loss) > 1e-5:
-                    raise RuntimeError(f"got {theirs.loss} from HiGHS, {ours.loss} from ours")
+                if theirs.proven and abs(theirs.loss - easy.loss) > 1e-5:
+                    raise RuntimeError(f"got {theirs.loss} from HiGHS, {easy.loss} from ours")
             except DspkitError:  # nothing in time
                 row |= {"HiGHS, s": RIVAL_S, "HiGHS, gap": math.inf}
         table[nodes, most] = row
@@ -120,11 +122,11 @@ def longest_decision_s() -> Claim:
 
 
 def decisions_over_highs() -> Claim:
-    """Geometric mean of the time of HiGHS on the thesis's program over ours, where that program can be built.
+    """Geometric mean of HiGHS's time on the thesis's program over ours, on its two smallest sizes, at 150 tuples/s.
 
     HiGHS is stopped after DSPKIT_RIVAL_S seconds: then the ratio is a lower bound.
     """
-    ratios = {str(n): row["HiGHS, s"] / row["ours, s"] for n, row in _decisions().items() if "HiGHS, s" in row}
+    ratios = {str(n): row["HiGHS, s"] / row["ours at 150/s, s"] for n, row in _decisions().items() if "HiGHS, s" in row}
     return Claim(math.exp(sum(map(math.log, ratios.values())) / len(ratios)), "x", target=10.0, detail=ratios)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from .. import plots
 from ..knobs import Knobs, knob
@@ -68,5 +69,5 @@ def _hour(
     weights = ElasticWeights(response, cost, downtime)
     query = taxi_query(most=replicas, seed=seed)
     moments = (at_rate(query, 220.0 - 5.0 * abs(t - 30.0)) for t in range(MINUTES))
-    settings = {"solver": "own", "restricted": restricted, "branches": 20_000}
+    settings: dict[str, Any] = {"solver": "own", "restricted": restricted, "branches": 20_000}
     return tuple(follow(moments, weights, QUERY_LIMITS, **settings))

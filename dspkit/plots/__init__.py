@@ -21,7 +21,7 @@ from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
-    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas", "scaling", "scores", "si",
-    "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
+    "moves", "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas",
+    "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

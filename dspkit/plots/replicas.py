@@ -104,14 +104,14 @@ def decisions(
         {"type": "bar", "name": "downtime", "x": minutes, "y": down, "marker": {"color": "#666666"}, "width": 0.5},
     ]  # fmt: skip
     if rates:
-        most = max(max(counts), 1)
+        most = max(counts)
         traces.insert(
             2,
             {"type": "scatter", "mode": "lines", "name": "source rate", "x": minutes, "fill": "tozeroy",
              "y": [r / max(rates) * most for r in rates], "line": {"color": "#CCCCCC"}, "yaxis": "y2",
              "fillcolor": "rgba(200,200,200,0.25)", "hoverinfo": "text", "hovertext": [f"{r:g}/s" for r in rates]},
         )  # fmt: skip
-    above = 0.11 * max(max(down), 1e-3)  # kinds in the same minute stand over each other
+    above = 0.11 * max([*down, 1e-3])  # kinds in the same minute stand over each other
     for level, (kind, (symbol, colour)) in enumerate(KINDS.items()):
         hits = [(m, [o for o, act in a.actions.items() if act == kind]) for m, a in enumerate(found)]
         hits = [(m, names) for m, names in hits if names]
