@@ -81,7 +81,7 @@ def overhead_of_16_mb_s() -> Claim:
 
 @cache
 def _decisions() -> dict[tuple[int, int], dict[str, Any]]:
-    """Table 8.4: our search on all sizes at 220 tuples/s; HiGHS on the thesis's program at 150, where limits are kept."""
+    """Table 8.4: our search on all sizes at 220 tuples/s; HiGHS on the thesis's program at 150, limits kept."""
     from dspkit.errors import DspkitError
     from dspkit.placement.multisets import how_many
 
