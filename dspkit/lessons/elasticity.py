@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from .. import plots
 from ..knobs import Knobs, knob
@@ -37,23 +38,26 @@ class Elasticity(Knobs):
         found = self.hour()
         chosen = found[self.minute]
         rates = [220.0 - 5.0 * abs(t - 30.0) for t in range(MINUTES)]
-        left = plots.decisions(found, QUERY_LIMITS.response_s, rates=rates, at=self.minute).spec
-        right = plots.replicas(chosen.downtime.problem, chosen.deployment).spec
-        x = {**right["layout"]["xaxis"], "domain": [0.5, 1], "anchor": "y4"}
+        below = plots.decisions(found, QUERY_LIMITS.response_s, rates=rates, at=self.minute).spec
+        above = plots.replicas(chosen.downtime.problem, chosen.deployment).spec
+        rows = {"yaxis": [0, 0.13], "yaxis2": [0.18, 0.31], "yaxis3": [0.36, 0.49]}
         layout = {
-            **left["layout"], "xaxis": {**left["layout"]["xaxis"], "domain": [0, 0.44]}, "xaxis4": x,
-            "yaxis4": {**right["layout"]["yaxis"], "anchor": "x4"},
-            "annotations": [{**a, "xref": "x4", "yref": "y4"} for a in right["layout"]["annotations"]],
-            "legend": {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top"},
-        }  # fmt: skip
-        map_ = [{**trace, "xaxis": "x4", "yaxis": "y4"} for trace in right["data"]]
+            **below["layout"],
+            **{name: {**below["layout"][name], "domain": part} for name, part in rows.items()},
+            "shapes": [{**below["layout"]["shapes"][0], "y1": 0.49}],
+            "xaxis4": {**above["layout"]["xaxis"], "anchor": "y4"},
+            "yaxis4": {**above["layout"]["yaxis"], "domain": [0.53, 1], "anchor": "x4"},
+            "annotations": [{**a, "xref": "x4", "yref": "y4"} for a in above["layout"]["annotations"]],
+            "legend": {"orientation": "h", "x": 0, "y": -0.1, "yanchor": "top"},
+        }
+        map_ = [{**trace, "xaxis": "x4", "yaxis": "y4"} for trace in above["data"]]
         said = plots.decisions(found, QUERY_LIMITS.response_s).summary
         status = "" if chosen.status == "optimal" else f" ({chosen.status})"
         now = (
             f"Minute {self.minute}: {rates[self.minute]:g} records/s, {sum(chosen.replicas.values())} replicas, "
             f"{1e3 * chosen.metrics.response_s:.0f} ms{status}. "
         )
-        return plot([*left["data"], *map_], layout, now + said, height=560, title="")
+        return plot([*below["data"], *map_], layout, now + said, height=820, title="")
 
 
 @lru_cache(maxsize=32)
@@ -65,5 +69,5 @@ def _hour(
     weights = ElasticWeights(response, cost, downtime)
     query = taxi_query(most=replicas, seed=seed)
     moments = (at_rate(query, 220.0 - 5.0 * abs(t - 30.0)) for t in range(MINUTES))
-    settings = {"solver": "own", "restricted": restricted, "branches": 20_000}
+    settings: dict[str, Any] = {"solver": "own", "restricted": restricted, "branches": 20_000}
     return tuple(follow(moments, weights, QUERY_LIMITS, **settings))

@@ -109,9 +109,9 @@ def adapt(
     """The best deployment to run next; `running` None is a first deployment, whose downtime does not count.
 
     If nothing keeps all limits, what runs is kept (status "infeasible"); if that cannot run either, R_max is dropped
-    ("violated"). Where a change gains nothing, operators stay where they are; with `ties="any"` they may move all the
-    same, as in a program that knows nothing of what runs. `solver="own"` solves what is too large
-    for a program; `branches` limits it as time does, but the same on every machine.
+    ("violated"). Where a change gains nothing, operators stay where they are; with `ties="any"` they may
+    move all the same, as in a program that knows nothing of what runs. `solver="own"` solves what is too large for a
+    program; `branches` limits it as time does, but the same on every machine.
 
     >>> from dspkit import placement
     >>> moves = Downtime(placement.replica_example(), state_bytes=(0, 1.25e6, 0))
@@ -220,7 +220,11 @@ class _Search:
         """By branch and bound."""
         from .replica_branch import branch_replicas
 
-        limited = {"time_limit_s": self.time_limit_s - self.seconds, "gap": self.gap, "branches": self.branches}
+        limited: dict[str, Any] = {
+            "time_limit_s": self.time_limit_s - self.seconds,
+            "gap": self.gap,
+            "branches": self.branches,
+        }
         if self.runs is None:
             first = self.objective._replace(downtime=0.0)
             limits = limits._replace(downtime_s=math.inf)

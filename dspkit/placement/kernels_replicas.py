@@ -1,9 +1,6 @@
 """Branch and bound over deployments with replicas, compiled; `replica_branch.py` prepares its arrays.
 
-Operators get their multisets one by one, downstream. What is still open is bounded by `onward`: shortest ways from one
-representative replica to the next, over nodes that have room. A way may stay on a node for as long as the node's room
-lasts, then it has to hop; a multiset on several nodes always hops. That is less than any deployment takes, as the
-slowest pair of replicas is at least as far apart as the two that represent them, and as ways forget what they filled.
+Operators get their multisets one by one, downstream. What is still open is bounded by `kernels_onward.py`.
 """
 
 from __future__ import annotations
@@ -12,75 +9,7 @@ import numpy as np
 
 from ..simulator.compiled import compiled, lean
 from .kernels import Array
-
-
-@lean
-def onward(
-    first: int, room: Array, weight: float, extra: Array, unit: Array, heads: Array, succ: Array, via: Array,
-    single: Array, spread: Array, delay: Array, nearest: Array, toll: Array, stay: Array, away: Array, here: Array,
-    best: Array,
-) -> None:  # fmt: skip
-    """What operators from `first` on and the ways after them cost at least, over the nodes' room.
-
-    stay[j, v, c]: after j, all of it on v, with c units of v left; away[j, v]: after j on v and elsewhere.
-    here[j, v]: j, all of it on v, and after; best[j, v]: the same, or v is one of several nodes.
-    """
-    nodes, most = len(room), stay.shape[2]
-    for j in range(len(heads) - 2, first - 1, -1):
-        stay[j] = 0.0
-        away[j] = 0.0
-        for at in range(heads[j], heads[j + 1]):
-            s, e = succ[at], via[at]
-            for v in range(nodes):
-                hop, from_many = np.inf, np.inf
-                for u in range(nodes):
-                    if u != v and best[s, u] < np.inf and delay[v, u] < np.inf:
-                        far = weight * delay[v, u]
-                        from_many = min(from_many, far + best[s, u])
-                        hop = min(hop, far + min(here[s, u] + toll[e, v, u], away[s, nodes + u]))
-                if nearest[v] < np.inf:
-                    from_many = min(from_many, weight * nearest[v] + here[s, v])
-                away[j, v] = max(away[j, v], from_many)
-                for c in range(most):
-                    least = hop
-                    for n in range(1, single.shape[1]):
-                        if n * unit[s] <= c and single[s, n, v] < np.inf:
-                            last = weight * single[s, n, v] + extra[s, n] + stay[s, v, c - n * unit[s]]
-                            least = min(least, last)
-                    stay[j, v, c] = max(stay[j, v, c], least)
-        for v in range(nodes):
-            least, many = np.inf, np.inf
-            for n in range(1, single.shape[1]):
-                if n * unit[j] <= room[v] and single[j, n, v] < np.inf:
-                    least = min(least, weight * single[j, n, v] + extra[j, n] + stay[j, v, room[v] - n * unit[j]])
-                if unit[j] <= room[v] and spread[j, n, v] < np.inf:
-                    many = min(many, weight * spread[j, n, v] + extra[j, n] + away[j, v])
-            here[j, v], away[j, nodes + v] = least, many
-            best[j, v] = min(least, many)
-
-
-@lean
-def _rest(
-    level: int, nodes_of: Array, count: int, left: int, weight: float, heads: Array, succ: Array, delay: Array,
-    stay: Array, away: Array, best: Array,
-) -> float:  # fmt: skip
-    """What comes after an operator that was just placed on these nodes, at least."""
-    if count == 1:
-        return stay[level, nodes_of[0], left]  # type: ignore[no-any-return]
-    found = 0.0
-    for k in range(count):
-        found = max(found, away[level, nodes_of[k]])
-    for at in range(heads[level], heads[level + 1]):
-        s, least = succ[at], np.inf
-        for u in range(delay.shape[0]):
-            if best[s, u] < least:
-                far = 0.0
-                for k in range(count):
-                    far = max(far, delay[nodes_of[k], u])
-                if far < np.inf:
-                    least = min(least, weight * far + best[s, u])
-        found = max(found, least)
-    return found
+from .kernels_onward import onward, rest
 
 
 @compiled
@@ -139,9 +68,7 @@ def dig(
         state[1] = 0
         state[2] += 1
         if level == levels:
-            loss = (
-                weight * done[level, 2] + done[level, 0] + idle * done[level, 1] + done[level, 4]
-            )
+            loss = weight * done[level, 2] + done[level, 0] + idle * done[level, 1] + done[level, 4]
             if loss < best_loss[0]:
                 best_loss[0] = loss
                 for k in range(levels):
@@ -214,10 +141,12 @@ def dig(
             left = room[where[o, 0]] - counts[o, 0] * unit[level] if support[o] == 1 else 0
             low, hopeless = bound[o], False
             for b in range(kinds):
-                rest = 0.0 if ended else _rest(
-                    level, where[o], support[o], left, ways[b], heads, succ, delay, stay[b], away[b], best[b]
+                after = (
+                    0.0
+                    if ended
+                    else rest(level, where[o], support[o], left, ways[b], heads, succ, delay, stay[b], away[b], best[b])
                 )
-                least = max(others[b], ways[b] * ready + rest) + (0.0 if b == 1 else more)
+                least = max(others[b], ways[b] * ready + after) + (0.0 if b == 1 else more)
                 if least > bars[b]:
                     hopeless = True
                     break
@@ -332,25 +261,3 @@ def _place(
                 if part > 0.0:
                     pairs[level + 1, u, v] = 1
                     load[level + 1, u, v] += part * rate[come[at]]
-
-
-@lean
-def bounds(
-    first: Array, where: Array, counts: Array, support: Array, size: Array, seconds: Array, moved: Array, bound: Array,
-    room: Array, constant: float, weight: float, idle: float, unit: Array, extra: Array, heads: Array, succ: Array,
-    delay: Array, stay: Array, away: Array, best: Array, heads_r: Array, succ_r: Array, delay_r: Array, stay_r: Array,
-    away_r: Array, best_r: Array,
-) -> None:  # fmt: skip
-    """The least loss of any deployment with each option: what `onward` says of both directions. _r: streams reversed."""
-    levels = len(first) - 1
-    for level in range(levels):
-        for o in range(first[level], first[level + 1]):
-            left = room[where[o, 0]] - counts[o, 0] * unit[level]
-            after = _rest(
-                level, where[o], support[o], left, weight, heads, succ, delay, stay, away, best
-            )
-            before = _rest(
-                levels - 1 - level, where[o], support[o], left, weight, heads_r, succ_r, delay_r, stay_r, away_r,
-                best_r,
-            )  # fmt: skip
-            bound[o] = constant + extra[level, size[o]] + idle * moved[o] + weight * seconds[o] + after + before

@@ -36,5 +36,7 @@ __all__ = [
     "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas", "scaling", "scores", "si",
     "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
     "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
+    "moves", "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas",
     "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

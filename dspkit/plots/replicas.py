@@ -20,7 +20,7 @@ def replicas(
     """The network with all replicas on its nodes; the number in a disc counts them. The slowest way is orange."""
     net, app = problem.problem.network, problem.problem.application
     where, found = problem.named(deployment), replica_metrics(problem, deployment)
-    points = dict(plane) if plane else apart(node_positions(net))
+    points = dict(plane) if plane else apart(node_positions(net), 0.32)
     slow = _slowest(problem, where)
     links: dict[tuple[str, str], float] = {}
     for (a, b), rate in zip(app.streams, app.rate_per_s.tolist(), strict=True):
@@ -60,16 +60,17 @@ def replicas(
              "textfont": {"color": "white", "size": 12}, "hoverinfo": "text",
              "hovertext": [f"{escape(n)}: {escape(_listed(hosts.get(n, {})))}" for n in group]}
         )  # fmt: skip
+    from_left = sorted(hosts, key=lambda n: points[n])  # labels in turn below and above, so that neighbours have room
     labels = [
-        {"x": points[n][0], "y": points[n][1], "yshift": -16, "yanchor": "top", "showarrow": False, "align": "center",
-         "text": "<br>".join(escape(_counted(o, k)) for o, k in mine.items()), "font": {"size": 10},
-         "bgcolor": "rgba(255,255,255,0.75)"}
-        for n, mine in hosts.items()
+        {"x": points[n][0], "y": points[n][1], "yshift": -16 + 32 * (i % 2), "yanchor": ("top", "bottom")[i % 2],
+         "showarrow": False, "align": "center", "font": {"size": 10}, "bgcolor": "rgba(255,255,255,0.6)",
+         "text": "<br>".join(escape(_counted(o, k)) for o, k in hosts[n].items())}
+        for i, n in enumerate(from_left)
     ]  # fmt: skip
     xs, ys = ([p[k] for p in points.values()] for k in (0, 1))
     layout = {
         "xaxis": {"visible": False, "range": [min(xs) - 0.25, max(xs) + 0.25]},
-        "yaxis": {"visible": False, "range": [min(ys) - 0.25, max(ys) + 0.12]},
+        "yaxis": {"visible": False, "range": [min(ys) - 0.25, max(ys) + 0.25]},
         "annotations": labels,
         "legend": {"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0},
     }
@@ -103,19 +104,20 @@ def decisions(
         {"type": "bar", "name": "downtime", "x": minutes, "y": down, "marker": {"color": "#666666"}, "width": 0.5},
     ]  # fmt: skip
     if rates:
-        most = max(max(counts), 1)
+        most = max(counts)
         traces.insert(
             2,
             {"type": "scatter", "mode": "lines", "name": "source rate", "x": minutes, "fill": "tozeroy",
              "y": [r / max(rates) * most for r in rates], "line": {"color": "#CCCCCC"}, "yaxis": "y2",
              "fillcolor": "rgba(200,200,200,0.25)", "hoverinfo": "text", "hovertext": [f"{r:g}/s" for r in rates]},
         )  # fmt: skip
-    for kind, (symbol, colour) in KINDS.items():
+    above = 0.11 * max([*down, 1e-3])  # kinds in the same minute stand over each other
+    for level, (kind, (symbol, colour)) in enumerate(KINDS.items()):
         hits = [(m, [o for o, act in a.actions.items() if act == kind]) for m, a in enumerate(found)]
         hits = [(m, names) for m, names in hits if names]
         traces.append(
             {"type": "scatter", "mode": "markers", "name": kind, "x": [m for m, _ in hits],
-             "y": [down[m] for m, _ in hits], "hoverinfo": "text",
+             "y": [down[m] + level * above for m, _ in hits], "hoverinfo": "text",
              "marker": {"symbol": symbol, "size": 9, "color": PALETTE[colour]},
              "hovertext": [f"minute {m}: {kind} of {escape(', '.join(names))}" for m, names in hits]}
         )  # fmt: skip

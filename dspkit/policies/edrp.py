@@ -1,4 +1,4 @@
-r"""EDRP as a policy: each minute keep what runs, or change replicas and places, with the downtime weighed in [nardelli].
+r"""EDRP as a policy: each minute keep what runs, or change replicas and places, downtime weighed in [nardelli].
 
     | thesis | here |
     |---|---|
@@ -6,7 +6,7 @@ r"""EDRP as a policy: each minute keep what runs, or change replicas and places,
     | $R_{\max}, C_{\max}, T_{D,\max}$ | `most_s`, `most_price`, `most_downtime_s` |
     | $k_i$ | `replicas`, and no more than the operator may have |
     | $Res_u$, $d_{(u,v)}$ | `slots` of each node, `delays` |
-    | $\mu_i$, $\lambda_{(i,j)}$ | the true rate of an instance; mean source rates since the last decision, times what each operator sends on |
+    | $\mu_i$, $\lambda_{(i,j)}$ | true rate of an instance; mean source rates of the period, times what is sent on |
     | rEDRP | `restricted`: each operator one step from where it runs |
 
 Operators are M/M/1 queues, as in the numeric experiment. The first decision with measured rates ignores downtime, as
@@ -19,7 +19,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
-
 
 from ..core import Decision, Deployment, Edge, Snapshot, Topology
 from ..errors import InfeasibleError, KnobError, PlacementError
@@ -40,7 +39,7 @@ from ..placement.control import FIRST
 from ._managers import delay, known
 from .on_demand import placed
 
-WEIGHTINGS = {
+WEIGHTINGS: Mapping[str, Mapping[str, Any]] = {
     "baseline": {"response": 0.5, "cost": 0.5, "downtime": 0.0},
     "balanced": {"response": 0.3, "cost": 0.3, "downtime": 0.4},
     "response time": {"response": 0.6, "cost": 0.0, "downtime": 0.4},
@@ -158,9 +157,7 @@ class Edrp(Knobs):
             source_rate_per_s={n: load[n] for n in topology.sources},
         )
         state_bytes = [self.state_bytes.get(n, 0.0) for n in names]
-        return Downtime(
-            problem, state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self.sync_s, model=self.model
-        )
+        return Downtime(problem, state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self.sync_s, model=self.model)
 
     def _solve(
         self, state: State, moves: Downtime, now: Deployment, places: Mapping[tuple[str, int], str]
@@ -168,9 +165,7 @@ class Edrp(Knobs):
         weights = ElasticWeights(self.response, self.cost, self.downtime)
         if not state.begun and self.begin == "free":
             weights = FIRST
-        running = {
-            n: tuple(places.get((n, i), ANYWHERE) for i in range(k)) for n, k in now.parallelism.items()
-        }
+        running = {n: tuple(places.get((n, i), ANYWHERE) for i in range(k)) for n, k in now.parallelism.items()}
         limits = Limits(self.most_s, self.most_price, self.most_downtime_s)
         settings: dict[str, Any] = {"solver": "own", "branches": self.branches}
         try:
@@ -201,7 +196,8 @@ class Edrp(Knobs):
         tell: bool,
     ) -> Deployment:  # fmt: skip
         """The answer as a deployment: replicas that stay on their node keep their numbers where they can."""
-        counts, placement = {}, {}
+        counts: dict[str, int] = {}
+        placement: dict[tuple[str, int], str] = {}
         for name, nodes in found.named.items():
             count = topology.clip({name: len(nodes)})[name]
             left = [*nodes, *(nodes[i % len(nodes)] for i in range(count - len(nodes)))]

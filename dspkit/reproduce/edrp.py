@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..history import History
 from ..loop import run
 from ..placement import Downtime, ElasticAnswer, adapt, follow
+from ..placement.answer import PROVEN
 from ..placement.taxi_query import QUERY_LIMITS, SETTINGS, at_rate, taxi_query
 from ..policies.edrp import WEIGHTINGS, Edrp
 from ..topologies import taxi
@@ -135,8 +136,8 @@ def on_cluster(setting: str, *, steps: int = 720, seed: int = 1, load: Workload 
     state = {name: service.state_bytes for name, service in app.plant.services.items()}
     cores = min(int(node.cores_for_work) for node in app.plant.nodes.values())  # Res_u is meant to be the cores
     policy = Edrp(
-        **WEIGHTINGS[setting], slots=cores, most_s=0.15, most_price=15.0, most_downtime_s=60.0, delays=delays, state_bytes=state,
-        **knobs,
+        **WEIGHTINGS[setting], slots=cores, most_s=0.15, most_price=15.0, most_downtime_s=60.0, delays=delays,
+        state_bytes=state, **knobs,
     )  # fmt: skip
     with app.simulator(load or app.workload, window_s=10.0, seed=seed) as backend:
         return run(policy, backend, steps=steps, seed=seed)
@@ -158,7 +159,7 @@ def rows(hours: pd.DataFrame | None = None, decisions: pd.DataFrame | None = Non
         ):
             low, high = all_of[column].min(), all_of[column].max()
             ours = f"{mine[column]:.1f} ({low:.1f} to {high:.1f})"
-            made.append(Row(f"{name}: {what}", f"{printed:g}", ours, mine[column] / printed, why))
+            made.append(Row(f"{name}: {what}", f"{printed:g}", ours, float(mine[column] / printed), why))
         if name in FIRST_OUT:
             minutes = all_of.first_out_min
             ours = f"{minutes.median():.0f} ({minutes.min():.0f} to {minutes.max():.0f})"
@@ -171,12 +172,14 @@ def rows(hours: pd.DataFrame | None = None, decisions: pd.DataFrame | None = Non
             printed = PRINTED["baseline"][2] / PRINTED[name][2]
             ours = f"{ratio:.1f} (least {least:.1f})"
             made.append(Row(f"downtime of {baseline} over {name}", f"{printed:.1f}", ours, ratio / printed))
-    for (nodes, k), row in decisions.iterrows():
-        printed = f"{row.printed_s:g} s" if row.printed_s == row.printed_s else "not solved"
-        ours = f"{row.seconds:.2f} s (at most {row.longest_s:.2f}), {'proven' if row.gap <= 1e-6 else f'{row.gap:.1%}'}"
-        share = row.seconds / row.printed_s if row.printed_s == row.printed_s else None
-        near = f"rEDRP {row.restricted_s:.2f} s, at most {row.restricted_worse:.1%} worse"
-        made.append(Row(f"a decision on {nodes} nodes, k = {k}", printed, ours, share, near))
+    for row in decisions.reset_index().to_dict("records"):
+        solved = row["printed_s"] == row["printed_s"]  # not NaN
+        proof = "proven" if row["gap"] <= PROVEN else f"gap {row['gap']:.1%}"
+        ours = f"{row['seconds']:.2f} s (at most {row['longest_s']:.2f}), {proof}"
+        near = f"rEDRP {row['restricted_s']:.2f} s, at most {row['restricted_worse']:.1%} worse"
+        what = f"a decision on {row['nodes']} nodes, k = {row['k']}"
+        share = row["seconds"] / row["printed_s"] if solved else None
+        made.append(Row(what, f"{row['printed_s']:g} s" if solved else "not solved", ours, share, near))
     return made
 
 
