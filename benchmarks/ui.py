@@ -44,9 +44,13 @@ MOVED = 500  # moves of the slider in all
 PACED, PAUSE_MS = 60, 300  # of these one after the other with a rest, as a hand does
 _CELLS = {
     "graph": "view = ui.TopologyView(run(DS2(), topologies.word_count().simulator(), steps=90))\nview",
+    "a bare label": (
+        "import ipywidgets as w\nbare, label = w.IntSlider(description='bare', max=60), w.HTML('<p class=bare>0</p>')\n"
+        "bare.observe(lambda c: setattr(label, 'value', f'<p class=bare>{c.new}</p>'), 'value')\nw.VBox([bare, label])"
+    ),
     "lesson": "lesson = ui.Lesson(lessons.Contention())\nlesson",
 }
-_SLIDERS = {"graph": "window", "lesson": "io share"}
+_SLIDERS = {"graph": "window", "a bare label": "bare", "lesson": "io share"}
 
 
 @cache
@@ -64,11 +68,12 @@ def _browsed() -> dict[str, Any]:
             path = folder / f"{name}.ipynb"
             nbformat.write(new_notebook(cells=[new_code_cell(start + source)], metadata=_lab.KERNEL), path)
             _lab.open_and_run(page, address, path.name)
-            slider = page.locator(".dspkit .widget-slider", has_text=_SLIDERS[name]).first
+            slider = page.locator(".widget-slider", has_text=_SLIDERS[name]).first
             slider.wait_for(timeout=120_000)
-            page.locator(".dspkit .js-plotly-plot .main-svg").first.wait_for(timeout=60_000)
+            shown = ".bare" if name == "a bare label" else ".dspkit .js-plotly-plot"
+            page.locator(shown).first.wait_for(timeout=60_000)
             slider.evaluate("e => e.querySelector('.noUi-handle').setAttribute('data-bench', '')")
-            move = ["[data-bench]", ".dspkit .js-plotly-plot"]
+            move = ["[data-bench]", shown]
             there_and_back = [["ArrowRight"] * 10 + ["ArrowLeft"] * 10]
             if name == "graph":  # from the last window it goes back first
                 there_and_back = [["ArrowLeft"] * 10 + ["ArrowRight"] * 10]
@@ -115,7 +120,8 @@ def memory_of_server_and_kernel_of_00() -> Claim:
 def slider_to_chart_p95() -> Claim:
     """Milliseconds from a slider's move to its changed chart in the browser, the 95th percentile of two views."""
     told = _browsed()
-    return Claim(max(view["p95_ms"] for view in told.values()), "ms", target=150, better="lower", detail=told)
+    views = [told[name]["p95_ms"] for name in ("graph", "lesson")]
+    return Claim(max(views), "ms", target=150, better="lower", detail=told)
 
 
 def kernel_growth_over_500_moves() -> Claim:
