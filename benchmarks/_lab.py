@@ -79,10 +79,25 @@ def open_and_run(page: Any, address: str, name: str) -> None:
     page.get_by_text("Run All Cells", exact=True).click()
 
 
+def memory(home: Path) -> dict[int, tuple[str, float]]:
+    """What the server of this home and its kernels are, and the megabytes that each holds, by process."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"DSPKIT_HOME={home}" in (entry / "environ").read_text(errors="replace"):
+                words = (entry / "cmdline").read_text().split("\0")
+                held = re.search(r"VmRSS:\s+(\d+) kB", (entry / "status").read_text())
+                if held is not None:
+                    found[int(entry.name)] = (" ".join(words[1:3]), int(held[1]) / 1000)
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
 # From a key pressed on a slider to the first frame after the chart has other data: what a person waits for.
 MOVES = """async ([selector, chart, moves, keys, pause]) => {
     const handle = document.querySelector(selector), times = [];
-    const data = () => { const p = document.querySelector(chart); return p && p.data ? JSON.stringify(p.data) : ''; };
+    const data = () => { const p = document.querySelector(chart); return p && (p.data ? JSON.stringify(p.data) : p.textContent); };
     for (let i = 0; i < moves; i++) {
         const before = data(), key = keys[i % keys.length], started = performance.now();
         handle.focus();

@@ -6,6 +6,7 @@ The entries are in references.bib; a class names its own with a `reference` attr
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -174,4 +175,11 @@ def _surname(author: str) -> str:
 
 
 def _unbrace(text: str) -> str:
+    """Text without TeX's braces, its accents as letters.
+
+    >>> _unbrace('D{\\\\"u}rr, {DRS}')
+    'Dürr, DRS'
+    """
+    marks = {'"': "\u0308", "'": "\u0301", "`": "\u0300", "^": "\u0302", "~": "\u0303"}
+    text = re.sub(r"\\([\"'`^~])\{?([A-Za-z])\}?", lambda m: unicodedata.normalize("NFC", m[2] + marks[m[1]]), text)
     return re.sub(r"\s+", " ", re.sub(r"[{}$]", "", text)).strip()

@@ -50,13 +50,13 @@
       Plotly.newPlot(plot, {
         data: figure.data || [], layout: { autosize: true, ...shown }, frames: figure.frames || [],
         config: { displaylogo: false, responsive: true, showSendToCloud: false },
-      }).catch((error) => failed(plot, error));
+      }).then(() => tellScroll(plot)).catch((error) => failed(plot, error));
     } catch (error) {
       failed(plot, error);
     }
   }
 
-  for (const box of document.querySelectorAll(".plot, .scroll, pre.output")) tellScroll(box);
+  for (const box of document.querySelectorAll(".scroll, pre.output")) tellScroll(box);
 
   function failed(plot, error) {
     const line = document.createElement("p");

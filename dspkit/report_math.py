@@ -18,7 +18,7 @@ from html import escape
 TAGS = frozenset(
     "math mrow mi mo mn mtext mspace msub msup msubsup munder mover munderover mfrac msqrt mroot mtable mtr mtd".split()
 )
-ATTRIBUTES = {"math": {"display"}, "mo": {"stretchy"}, "mi": {"mathvariant"}, "mspace": {"width"}}
+ATTRIBUTES = {"math": {"display"}, "mo": {"stretchy", "lspace", "rspace"}, "mi": {"mathvariant"}, "mspace": {"width"}}
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
 _GREEK = dict(
     zip(
@@ -165,7 +165,7 @@ class _Reader:
         if name in _SIGNS or name in _LARGE or name in _INTEGRALS:
             return f"<mo>{escape((_SIGNS | _LARGE | _INTEGRALS)[name])}</mo>"
         if name in _NAMED:
-            return f"<mi>{name}</mi>"
+            return f'<mo lspace=".17em" rspace=".1em">{name}</mo>'
         if name in _SPACES:
             return f'<mspace width="{_SPACES[name]}"></mspace>'
         if name in ("frac", "tfrac", "dfrac"):

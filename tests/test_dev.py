@@ -92,7 +92,7 @@ def test_an_old_python_is_told_what_is_needed() -> None:
 
 def test_the_lab_refuses_to_listen_elsewhere() -> None:
     for option in ("--ip=0.0.0.0", "--ServerApp.ip=0.0.0.0", "--ip"):
-        with pytest.raises(SystemExit, match="only listens on this machine"):
+        with pytest.raises(SystemExit, match="only listen on this machine"):
             dev.lab(Environment(ROOT), [option])
 
 

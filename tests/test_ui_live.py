@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,42 @@ def test_start_move_and_stop_of_a_real_job() -> None:
     command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
     below = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "java" not in below
+
+
+def _java_of(home: str) -> list[str]:
+    """Java processes that came from a kernel with this home."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/environ", errors="replace") as env, open(f"/proc/{entry}/cmdline") as line:
+                if f"DSPKIT_HOME={home}\0" in env.read() and "java" in (command := line.read()):
+                    found.append(f"{entry} {command[:60]}")
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes as Linux tells them")
+def test_a_kernel_restarted_while_a_job_runs_leaves_no_spark(tmp_path: Path) -> None:
+    """As by the menu of JupyterLab: the kernel is killed, and nobody tells Spark to end."""
+    from jupyter_client import KernelManager
+
+    manager = KernelManager()
+    manager.start_kernel(env={**os.environ, "DSPKIT_HOME": str(tmp_path)})
+    try:
+        client = manager.client()
+        client.start_channels()
+        client.wait_for_ready(timeout=120)
+        source = "from dspkit import ui\ne = ui.LiveExplorer('word_count', 'static', windows=500)\ne.start()"
+        reply = client.execute_interactive(source, timeout=120, output_hook=lambda _: None)
+        assert reply["content"]["status"] == "ok"
+        _until(lambda: _java_of(str(tmp_path)), 120)
+        manager.restart_kernel(now=True)
+        _until(lambda: not _java_of(str(tmp_path)), 120)
+        client.wait_for_ready(timeout=120)
+        client.stop_channels()
+    finally:
+        manager.shutdown_kernel(now=True)
+    _until(lambda: not _java_of(str(tmp_path)), 120)

@@ -156,7 +156,7 @@ def _layout(points: Mapping[str, Point], radius: float, shown: list[Any]) -> Spe
         "xaxis3": axis("time (s)", domain=[0.66, 1], anchor="y3"),
         "yaxis3": axis("latency (ms)", domain=[0.16, 0.54], anchor="x3", rangemode="tozero"),
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": 11}},
-        "sliders": [{"steps": ticks, "x": 0.24, "len": 0.76, "y": 0.02, "pad": {"t": 10},
+        "sliders": [{"steps": ticks, "x": 0.3, "len": 0.7, "y": 0.02, "pad": {"t": 10},
                      "currentvalue": {"prefix": "after the change at ", "suffix": " s"}}],
         "updatemenus": [{"type": "buttons", "direction": "left", "x": 0, "xanchor": "left", "y": 0.0, "yanchor": "top",
                          "buttons": buttons, "pad": {"t": 18}, "showactive": False}],

@@ -19,6 +19,8 @@ SHOTS = ROOT / "build" / "screenshots"
 POINTS = """() => [...document.querySelectorAll('.dspkit .js-plotly-plot')]
     .filter(p => p.layout && p.layout.yaxis4).map(p => p.data[0].x.length)[0] || 0"""
 
+IDLE = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"  # the kernel
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -46,7 +48,7 @@ def lab(tmp_path_factory):
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    said = []
+    said, bare = [], {path: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
     try:
         for line in server.stdout:
             said.append(line)
@@ -59,8 +61,11 @@ def lab(tmp_path_factory):
             pytest.fail("no address printed:\n" + "".join(said))
     finally:
         os.killpg(server.pid, signal.SIGTERM)
-        server.wait(30)
+        server.wait(120)  # it ends its kernels first
         server.stdout.close()
+        for path, content in bare.items():  # JupyterLab saves by itself: notebooks stay without outputs
+            if path.read_bytes() != content:
+                path.write_bytes(content)
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +95,10 @@ def _run_all(page, url):
     """The notebook in the lab, told to run all its cells; the condition under which its kernel is idle."""
     page.goto(url + "&reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
-    idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
-    page.wait_for_function(idle, timeout=60_000)
+    page.wait_for_function(IDLE, timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
-    return idle
+    return IDLE
 
 
 def _open(page, url, first="Start"):
@@ -191,8 +195,7 @@ def test_the_lab_comes_up_with_the_index_and_its_links_lead_to_notebooks(lab, pa
     page.screenshot(path=SHOTS / "index.png")
     assert index.get_by_role("link").count() >= 10
     index.get_by_role("link", name="The simulator, and why to trust it").click()
-    page.get_by_text("and why to trust it").last.wait_for(timeout=60_000)
-    page.locator(".jp-NotebookPanel .jp-Cell").first.wait_for(timeout=60_000)
+    page.locator(".jp-NotebookPanel:visible h1", has_text="why to trust it").wait_for(timeout=60_000)
     assert [e for e in page_errors if not e.startswith("request")] == []
 
 
@@ -281,11 +284,13 @@ def test_what_people_do_to_a_running_view_leaves_nothing_stuck(url, page, page_e
     page.get_by_text("Restart Kernel and Run All Cells…", exact=True).click()
     page.get_by_role("button", name="Confirm Kernel Restart").click()
     page.get_by_text("Press Start.").wait_for(timeout=120_000)
+    page.wait_for_function(IDLE, timeout=120_000)
     _button(page, "Start").click()
     page.wait_for_function(f"() => ({POINTS})() >= 2", timeout=60_000)
     assert page.locator(".dspkit-error").count() == 0
     assert page.get_by_text("Traceback").count() == 0
-    assert [e for e in page_errors if e.startswith("script")] == []
+    lost = "script: Cannot send"  # JupyterLab's own word for a widget whose kernel has just gone
+    assert [e for e in page_errors if e.startswith("script") and e != lost] == []
 
 
 def test_notebook_01_in_the_lab(url, page, page_errors):

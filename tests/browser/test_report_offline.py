@@ -171,3 +171,26 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_the_others_are_drawn(visit, tm
 def shot(page, name):
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
+
+
+def test_charts_side_by_side_are_scrolled_on_a_phone_and_it_says_so(visit, tmp_path):
+    axes = {"xaxis": {"domain": [0, 0.45]}, "xaxis2": {"domain": [0.55, 1], "anchor": "y2"}, "yaxis2": {"anchor": "x2"}}
+    figure = {"data": [{"y": [1, 2]}, {"y": [2, 1], "xaxis": "x2", "yaxis": "y2"}], "layout": axes}
+    path = report.write([report.Section("Two", figure=figure)], tmp_path / "r.html", title="T")
+    page = visit(path, PHONE)
+    page.get_by_text("scroll it sideways").wait_for()
+    assert [round(c["width"]) for c in charts(page)] == [640]
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert visit(path, WIDE).get_by_text("scroll it sideways").count() == 0
+
+
+def test_formulas_are_set_without_a_network(visit, of_notebook):
+    page = visit(of_notebook)
+    formula = page.locator("math").first
+    assert formula.text_content() == "x1"
+    places = (
+        "e => ['mi', 'mn'].map(name => e.querySelector(name).getBoundingClientRect()).map(r => [r.width, r.bottom])"
+    )
+    (letter, letter_ends), (number, number_ends) = formula.evaluate(places)
+    assert 0 < number <= letter < 60
+    assert number_ends > letter_ends  # an index stands lower than its letter
