@@ -122,7 +122,7 @@ def longest_decision_s() -> Claim:
 
 
 def decisions_over_highs() -> Claim:
-    """HiGHS's time on the thesis's program over ours, on the smallest size, at 150 tuples/s (the geometric mean, if more).
+    """HiGHS's time on the thesis's program over ours, on the smallest size (geometric mean, if more), at 150 tuples/s.
 
     HiGHS is stopped after DSPKIT_RIVAL_S seconds: then the ratio is a lower bound.
     """
