@@ -122,8 +122,9 @@ def test_ties_stay_or_go_as_they_like():
     assert set(adapt(moves, running, weights, limits, solver="own").actions.values()) == {"none"}
     free = adapt(moves, running, weights, limits, solver="own", ties="any")
     assert free.loss == pytest.approx(adapt(moves, running, weights, limits, solver="brute").loss)
-    with pytest.raises(PlacementError):
-        adapt(moves, running, weights, limits, ties="leave")
+    for wrong in ({"ties": "leave"}, {"branches": -1}, {"branches": float("nan")}, {"branches": "many"}):
+        with pytest.raises(PlacementError):
+            adapt(moves, running, weights, limits, **wrong)
 
 
 def test_demands_that_are_no_whole_numbers():
