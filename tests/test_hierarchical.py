@@ -36,6 +36,16 @@ def test_both_periods_count_by_themselves():
     assert asked == [0, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize(("hears", "response"), [("calm", 0.09), ("all", 0.56), ("worst", 3.0)])
+def test_what_counts_as_the_response_time(hears, response):
+    """Mean, median, 99 % and whether it stood still: two calm windows, and one with a stop."""
+    policy = Hierarchical(hears=hears)
+    heard = ((0.08, 0.07, 0.2, False), (0.10, 0.09, 0.3, False), (1.5, 0.1, 3.0, True))
+    state = policy.init(CHAIN)._replace(heard=heard)
+    assert policy.response(state) == pytest.approx(response)
+    assert policy.response(policy.init(CHAIN)) == math.inf
+
+
 def test_what_is_declined_is_dropped_and_asked_anew():
     policy = Hierarchical(beta=1.0, most_s=1000.0)  # never a token
     history = run(policy, _job(Constant(150)), steps=12)

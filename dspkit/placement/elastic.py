@@ -22,6 +22,7 @@ from ..errors import InfeasibleError, PlacementError
 from ..frozen import FrozenMap
 from ..knobs import knob
 from .answer import Proof, limits_allowed
+from .arrays import number
 from .downtime import Downtime, Running
 from .metrics import Weighing
 from .multisets import neighbours
@@ -127,6 +128,7 @@ def adapt(
     if ties not in TIES:
         raise PlacementError(f"ties={ties!r}", expected=f"one of {', '.join(TIES)}", fix="correct it")
     limits_allowed(solver, REPLICA_SOLVERS, time_limit_s, gap)
+    number(branches, "branches", infinite=True)
     runs = None if running is None else downtime.running(running)
     objective = weights.objective(limits)
     search = _Search(downtime, runs, objective, restricted, solver, time_limit_s, gap, thesis, branches, ties)

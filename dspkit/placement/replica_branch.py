@@ -108,7 +108,7 @@ def branch_replicas(
     if search.found is not None:
         best, least = search.found, float(search.least[0])
     if best is not None and search.many > LARGE:
-        best, least = climb(found, objective, limits, change, best, least, deadline)
+        best, least = climb(found, objective, limits, change, best, least, deadline, branches)
         if least < search.least[0]:
             search.least[0], search.rows[:] = least, -1
     search.again()
@@ -129,7 +129,7 @@ def branch_replicas(
 
 def climb(
     found: Options, objective: Objective, limits: Limits, change: Change | None, best: Replicas, least: float,
-    deadline: float,
+    deadline: float, branches: float = math.inf,
 ) -> tuple[Replicas, float]:  # fmt: skip
     """A better deployment: with few replicas, then ever more; then all operators at once one step from the best."""
 
@@ -142,7 +142,7 @@ def climb(
             return False
         made.bound_options()
         search = _Dig(made, least)
-        search.dig(deadline, most=most)
+        search.dig(deadline, most=min(most, branches))
         better = search.found is not None and search.least[0] < least - 1e-9 * abs(least)
         if better and search.found is not None:
             best, least = search.found, float(search.least[0])
