@@ -1,8 +1,8 @@
 """Stela's evaluation again, on the simulator: `python -m dspkit.reproduce.stela` prints its tables beside the paper's.
 
 Every strategy answers the same request at the same moment of the same run, under the settings of Table I
-(`topologies/table_one.py`). Throughput is what the sinks process in windows of ten seconds. `stela_rows.py` puts what
-the paper prints beside ours, `stela_settings.py` turns the setting that decides most and is not printed.
+(`topologies/table_one.py`). Throughput is what the sinks process in windows of ten seconds. `stela_settings.py`
+turns the setting that decides most and is not printed.
 """
 
 from __future__ import annotations
@@ -149,7 +149,6 @@ def _stopped(history: History) -> float:
 def main() -> None:
     import pandas as pd
 
-    from .stela_rows import markdown, rows
     from .stela_settings import cores_table, scale_in_by_cores
 
     with pd.option_context("display.width", 200, "display.max_columns", 20, "display.max_rows", 200):
@@ -166,7 +165,6 @@ def main() -> None:
         print(swept.assign(printed=list(PRINTED.values())).to_string(float_format=lambda x: f"{x:+.2f}"))
         print("\nScale-in by the same, the third operator congested and all others alike: share kept\n")
         print(scale_in_by_cores().to_string(index=False, float_format=lambda x: f"{x:.2f}"))
-    print(f"\n{markdown(rows())}")
 
 
 if __name__ == "__main__":

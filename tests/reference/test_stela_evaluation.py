@@ -10,7 +10,6 @@ from dspkit import Deployment, etp, run
 from dspkit.etp import downtime_s
 from dspkit.policies.on_demand import ScaleOut
 from dspkit.reproduce.stela import ASKED, STEPS, scale_in_table, scale_out_runs, strategies, throughput
-from dspkit.reproduce.stela_rows import markdown, rows
 from dspkit.reproduce.stela_settings import cores_table, scale_in_by_cores
 from dspkit.topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE
 
@@ -118,21 +117,6 @@ def test_the_setting_that_is_not_printed():
     free, tight = scale_in_by_cores((1 / 30, 0.1), draws=6).drop(columns="cores").to_numpy()
     assert free == pytest.approx(np.ones(4), abs=1e-6)
     assert (tight < 0.9).all()
-
-
-@pytest.mark.slow
-def test_rows_put_the_paper_beside_ours():
-    frame = rows((1,), draws=4)
-    assert set(frame.part) == {"scale-out", "convergence", "scale-in"}
-    found = frame.set_index("what")
-    diamond = found.loc["diamond: Stela over default"]
-    assert (diamond.paper, diamond.printed) == ("+120%", 1.2)
-    assert diamond.ratio == pytest.approx((1 + diamond.ours) / 2.2)
-    five = found.loc["Stela over the worst choice by lot"]
-    assert five.ratio == pytest.approx(five.ours / 5)
-    page = markdown(frame)
-    assert all(f"| {what} |" in page for what in frame.what)
-    assert "nan" not in page
 
 
 @pytest.mark.parametrize("row", TABLE_ONE, ids=lambda row: row.name)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..page import Found, Row, Section, Shown, frame, grid, records
 from ..stela import PRINTED, PRINTED_CONVERGENCE, scale_in_table, scale_out_table
+from ..stela_settings import cores_table, scale_in_by_cores
 
 TITLES = {
     "star": "star, 4 → 5 machines", "linear": "linear, 6 → 7", "diamond": "diamond, 6 → 7",
@@ -62,12 +63,31 @@ def show(found: Found) -> Shown:
         {
             "gains": grid(("scale-out", *head.split(" | ")), gains),
             "convergence": grid(("convergence", *convergence.split(" | ")), converges),
+            **_by_cores(found),
             "scale in": grid(("scale-in, Page Load, 8 → 4 machines: throughput kept", "paper", "ours"), scaled),
         },
         rows,
     )
 
 
+def _by_cores(found: Found) -> dict[str, str]:
+    swept = frame(found["by cores"]).pivot(index="topology", columns="cores", values="over_default").loc[list(PRINTED)]
+    out = [(TITLES[n].partition(",")[0], *(f"{x:+.0%}" for x in swept.loc[n]), f"+{PRINTED[n]:.0%}") for n in PRINTED]
+    into = [(f"{c:g}", *(f"{x:.0%}" for x in kept)) for c, *kept in frame(found["scale in by cores"]).to_numpy().tolist()]
+    return {
+        "by cores": grid(("cores of a busy executor", *(f"{c:g}" for c in swept.columns), "paper"), out),
+        "scale in by cores": grid(
+            ("cores of a busy instance", "Stela", "worst by lot", "middle by lot", "best by lot"), into
+        ),
+    }
+
+
 SECTION = Section(
-    {"scale out": lambda: records(scale_out_table()), "scale in": lambda: records(scale_in_table())}, show
+    {
+        "scale out": lambda: records(scale_out_table()),
+        "scale in": lambda: records(scale_in_table()),
+        "by cores": lambda: records(cores_table()),
+        "scale in by cores": lambda: records(scale_in_by_cores()),
+    },
+    show,
 )

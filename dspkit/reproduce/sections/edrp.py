@@ -1,0 +1,44 @@
+"""The section of EDRP: Tables 8.3 and 8.4."""
+
+from __future__ import annotations
+
+from ..edrp import PRINTED, SETTINGS, markdown, rows, table_8_3, table_8_4
+from ..page import Found, Row, Section, Shown, frame, records
+
+DELAYS = "delays of ANSNET are not printed: ours are drawn"
+WHY = {
+    "R_ms": dict.fromkeys(SETTINGS, DELAYS),
+    "cost": {"response time": "replicas are free here: w_c = 0"},
+    "downtime_s": {
+        "baseline": "ours stays where a change gains nothing",
+        "balanced": "which replicas move depends on the drawn delays",
+        "response time": "scales out once and for all, as replicas cost nothing",
+        "cost": "how often R_max forces a replica depends on the delays",
+    },
+}
+UNITS = {"R_ms": ("mean response time", " ms"), "cost": ("mean cost", " $/h"), "downtime_s": ("downtime", " s")}
+
+
+def show(found: Found) -> Shown:
+    hours = frame(found["hours"]).set_index(["objective", "seed"])
+    decisions = frame(found["decisions"]).set_index(["nodes", "k"])
+    mean = hours.groupby(level="objective", sort=False).mean(numeric_only=True)
+    lines = [
+        Row("EDRP", f"{what}, {name}", PRINTED[name][column], float(mean[key][name]), WHY[key].get(name, ""), unit)
+        for name in SETTINGS
+        for column, (key, (what, unit)) in enumerate(UNITS.items())
+    ]
+    lines += [
+        Row("EDRP", f"a decision, {n} nodes, k = {k}", row.printed_s, float(row.seconds), "a search of our own", " s")
+        for (n, k), row in decisions.dropna(subset="printed_s").iterrows()
+    ]
+    return Shown({"lines": markdown(rows(hours, decisions))}, lines)
+
+
+SECTION = Section(
+    {
+        "hours": lambda: records(table_8_3().reset_index()),
+        "decisions": lambda: records(table_8_4().reset_index()),
+    },
+    show,
+)
