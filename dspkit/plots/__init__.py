@@ -24,19 +24,8 @@ from .timeline import tell, timeline, workload
 from .tradeoff import tradeoff
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "loads", "managed", "migration",
-    "moves", "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "recommended",
-    "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
-    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "printed", "profile", "scaling",
-    "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
-    "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile", "scaling", "scores", "si",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration", "moves",
-    "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas", "scaling", "scores", "si",
-    "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
-    "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions", "posterior", "profile",
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "decisions", "elastic", "etp", "forecast", "heatmap", "managed", "migration",
-    "moves", "node_positions", "nodes", "parity", "placement", "positions", "posterior", "profile", "replicas",
-    "scaling", "scores", "si", "tell", "throughputs", "timeline", "topology", "tradeoff", "workload",
+    "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "decisions", "elastic", "etp", "forecast", "heatmap", "loads",
+    "managed", "migration", "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions",
+    "posterior", "printed", "profile", "recommended", "replicas", "scaling", "scores", "si", "tell", "throughputs",
+    "timeline", "topology", "tradeoff", "workload",
 ]  # fmt: skip

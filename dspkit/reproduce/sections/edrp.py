@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..edrp import PRINTED, SETTINGS, markdown, rows, table_8_3, table_8_4
+from ...placement.taxi_query import SETTINGS
+from ..edrp import PRINTED, markdown, rows, table_8_3, table_8_4
 from ..page import Found, Row, Section, Shown, frame, records
 
 DELAYS = "delays of ANSNET are not printed: ours are drawn"

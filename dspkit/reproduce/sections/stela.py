@@ -73,7 +73,8 @@ def show(found: Found) -> Shown:
 def _by_cores(found: Found) -> dict[str, str]:
     swept = frame(found["by cores"]).pivot(index="topology", columns="cores", values="over_default").loc[list(PRINTED)]
     out = [(TITLES[n].partition(",")[0], *(f"{x:+.0%}" for x in swept.loc[n]), f"+{PRINTED[n]:.0%}") for n in PRINTED]
-    into = [(f"{c:g}", *(f"{x:.0%}" for x in kept)) for c, *kept in frame(found["scale in by cores"]).to_numpy().tolist()]
+    kept = frame(found["scale in by cores"]).to_numpy().tolist()
+    into = [(f"{cores:g}", *(f"{x:.0%}" for x in shares)) for cores, *shares in kept]
     return {
         "by cores": grid(("cores of a busy executor", *(f"{c:g}" for c in swept.columns), "paper"), out),
         "scale in by cores": grid(
