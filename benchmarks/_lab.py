@@ -97,7 +97,10 @@ def memory(home: Path) -> dict[int, tuple[str, float]]:
 # From a key pressed on a slider to the first frame after the chart has other data: what a person waits for.
 MOVES = """async ([selector, chart, moves, keys, pause]) => {
     const handle = document.querySelector(selector), times = [];
-    const data = () => { const p = document.querySelector(chart); return p && (p.data ? JSON.stringify(p.data) : p.textContent); };
+    const data = () => {
+        const p = document.querySelector(chart);
+        return p && (p.data ? JSON.stringify(p.data) : p.textContent);
+    };
     for (let i = 0; i < moves; i++) {
         const before = data(), key = keys[i % keys.length], started = performance.now();
         handle.focus();
