@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,12 @@ def lab() -> Iterator[tuple[str, Path]]:
             threading.Thread(target=server.stdout.read, daemon=True).start()
             yield found, folder
         finally:
+            kernels = [pid for pid, (what, _) in memory(Path(home)).items() if "ipykernel" in what]
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(60)
+            for pid in kernels:  # each in a group of its own; one that is still starting is not ended by the server
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
 
 
 @contextmanager
