@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,12 @@ def lab() -> Iterator[tuple[str, Path]]:
             threading.Thread(target=server.stdout.read, daemon=True).start()
             yield found, folder
         finally:
+            kernels = [pid for pid, (what, _) in memory(Path(home)).items() if "ipykernel" in what]
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(60)
+            for pid in kernels:  # each in a group of its own; one that is still starting is not ended by the server
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
 
 
 @contextmanager
@@ -97,7 +101,10 @@ def memory(home: Path) -> dict[int, tuple[str, float]]:
 # From a key pressed on a slider to the first frame after the chart has other data: what a person waits for.
 MOVES = """async ([selector, chart, moves, keys, pause]) => {
     const handle = document.querySelector(selector), times = [];
-    const data = () => { const p = document.querySelector(chart); return p && (p.data ? JSON.stringify(p.data) : p.textContent); };
+    const data = () => {
+        const p = document.querySelector(chart);
+        return p && (p.data ? JSON.stringify(p.data) : p.textContent);
+    };
     for (let i = 0; i < moves; i++) {
         const before = data(), key = keys[i % keys.length], started = performance.now();
         handle.focus();
