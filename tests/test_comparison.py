@@ -199,7 +199,7 @@ def test_a_sweep_that_is_stopped_leaves_nobody_behind_and_goes_on(tmp_path, how)
 def test_a_spark_cluster_plays_the_same_though_a_worker_dies():
     from dspkit.spark.cluster import SparkCluster
 
-    policies, seeds = {"ds2": DS2(), "hpa": HPA(), "breaks": Breaks()}, range(40)
+    policies, seeds = {"ds2": DS2(), "hpa": HPA(), "breaks": Breaks()}, range(12)
     alone = compare(policies, LOADS, seeds=seeds, **SMALL)
     with SparkCluster.local(2, 1) as cluster:
         spark = cluster.start("batch")
@@ -207,7 +207,7 @@ def test_a_spark_cluster_plays_the_same_though_a_worker_dies():
         real = runs.KEYS
 
         def kill(row_count):
-            if row_count == 60:
+            if row_count == 40:
                 daemon = cluster._workers[cluster.workers[0]]
                 os.kill(daemon.process.pid, signal.SIGKILL)
                 seen.append(daemon.name)
