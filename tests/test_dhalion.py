@@ -40,9 +40,9 @@ def _play(policy, windows, state=None):
 
 def test_back_pressure_is_put_down_to_who_causes_it():
     windows = [_window(10.0 * i, 4, blocked=0.5) for i in range(1, 7)]
-    state, decision = _play(Dhalion(), windows[:5])
+    _, decision = _play(Dhalion(), windows[:5])
     assert decision.deployment == windows[0].deployment  # a minute is not over
-    state, decision = _play(Dhalion(), windows)
+    _, decision = _play(Dhalion(), windows)
     assert dict(decision.deployment.parallelism) == {"source": 1, "work": 8}
     assert decision.why["diagnosis"] == f"{UP}: work"
     quiet = [_window(10.0 * i, 4, blocked=0.015, busy=0.99) for i in range(1, 7)]  # 15 ms a second are noise

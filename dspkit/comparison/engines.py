@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import queue
+import re
 import secrets
 import signal
 import threading
@@ -23,8 +24,8 @@ from .question import said
 from .runs import KEYS, Run
 
 Row = dict[str, Any]
-TRIES = 4  # of what was under way on a worker that was lost
-_CHUNK = 6  # runs that a task of Spark's plays: it takes a tenth of a second by itself
+TRIES = 4  # of a run that was under way on a worker that was lost; of a chunk half as many
+_CHUNK = 24  # runs that a task of Spark's plays: a fresh worker takes some seconds to load what it needs
 
 
 def attempt(run: Run) -> Row:
@@ -173,14 +174,15 @@ def over_spark(runs: Mapping[int, Run], spark: Any) -> Iterator[tuple[int, Row]]
 def _chunk(context: Any, runs: Mapping[int, Run], chunk: list[int], over: threading.Event) -> list[tuple[int, Row]]:
     """The rows of these runs; what a lost worker was playing is played again, in the end each by itself."""
     why = ""
-    for _ in range(TRIES):
+    for _ in range(TRIES if len(chunk) == 1 else TRIES // 2):
         if over.is_set():
             break
         try:
             rows = context.parallelize([[runs[i] for i in chunk]], 1).map(_all).collect()[0]
             return list(zip(chunk, rows, strict=True))
         except Exception as error:
-            why = said(error).splitlines()[0]
+            lines = [line for line in said(error).splitlines() if line.strip()]
+            why = next((line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception)\b", line)), lines[0])
     if len(chunk) > 1 and not over.is_set():
         return [pair for i in chunk for pair in _chunk(context, runs, [i], over)]
     return [(i, _failed(runs[i], f"no worker could play it: {why}")) for i in chunk]
