@@ -351,17 +351,21 @@ HOSTILE = "<script>alert(1)</script>"
 
 def test_names_from_data_run_nowhere(tmp_path):
     evil = "x'; rm -rf /\nreboot"
-    operators = {HOSTILE: (500.0, 5000.0, 1), evil: (500.0, 250.0, 2)}
+    operators = {evil: (500.0, 600.0, 1), HOSTILE: (500.0, 250.0, 2)}
     history = _history([_snapshot(i, operators, 700.0) for i in range(12)], source=HOSTILE)
     for engine in ("flink", "spark", "storm", "dspkit"):
         advice = advise(history, policies=["ds2"], engine=engine)
+        assert HOSTILE in advice.sentences[0]
         assert HOSTILE not in advice._repr_html_()
+        for plot in advice.figures:
+            drawn = {k: v for k, v in plot.spec["layout"].items() if k != "meta"}
+            assert HOSTILE not in f"{plot.spec['data']}{drawn}"
         if engine != "storm":  # where it stands within quotes
             assert not any(line.startswith("reboot") for line in str(advice.settings()).splitlines())
         page = advice.report(tmp_path / f"{engine}.html").read_text("utf-8")
         assert HOSTILE not in page
     storm = advise(history, policies=["ds2"], engine="storm").settings().code
-    assert shlex.split(storm) == ["storm", "rebalance", "TOPOLOGY", "-e", f"{evil}=3"]
+    assert shlex.split(storm) == ["storm", "rebalance", "TOPOLOGY", "-e", f"{evil}=2", "-e", f"{HOSTILE}=3"]
 
 
 def test_the_report_holds_the_answer_the_tables_and_the_references(tmp_path):
