@@ -37,7 +37,7 @@ from dspkit.loaders import (
 from test_loaders_spark import lz4, progress, rest_of, snappy, zstd
 
 DATA = Path(__file__).parent / "data" / "loaders"
-QUICK, SLOW = 30, 2000  # examples a kind; eleven kinds and more make 20,000
+QUICK, SLOW = 20, 1750  # examples a kind; ten kinds, and five with a third of it, make 20,000
 HANGS_S = 60
 TINY = (Stage(1, 10, 10, 100), Stage(2, 5, 5, 100, 10, (0,)))
 VALUES: tuple[Any, ...] = (

@@ -329,14 +329,14 @@ def application(tmp_path_factory):
     try:
         functions = {
             "read": arrow(live.single, live.RECORD),
-            "work": arrow(live.Work(5000), live.RECORD),
+            "work": arrow(live.Work(10_000), live.RECORD),
             "count": keyed(live.count, key="id", state="int64"),
         }
         seen, told = [], {}
         deployment = Deployment({"read": 1, "work": 2, "count": 1})
         topology = Topology.chain(*NAMES)
         with SparkJob(
-            topology, functions, Constant(350.0), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
+            topology, functions, Constant(175.0), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
         ) as job:
             url = spark.sparkContext.uiWebUrl
             end = time.time() + 120
@@ -344,18 +344,11 @@ def application(tmp_path_factory):
                 seen.append(job.observe())
                 if len(seen) % 10 == 0 and _batches_with_work(Server(url, Limits()), spark) >= 3:
                     break
-            # Asked for while it runs.
-            loader = SparkRest(url, names=NAMES)
-            told["rest"] = loader.history()
-            began = job._began
-        told |= {"live": [(began + s.t, s) for s in seen], "url": url}
-        (log,) = [p for p in folder.iterdir() if not p.name.startswith(".")]
-        told["packed"] = folder
-        told["log"] = log.with_name("done")
+            told["rest"] = SparkRest(url, names=NAMES).history()  # asked for while it runs
+            told["live"] = [(job._began + snapshot.t, snapshot) for snapshot in seen]
     finally:
         session.stop(spark)
-    (log,) = [p for p in folder.iterdir() if not p.name.startswith(".")]
-    told["log"] = log
+    (told["log"],) = [path for path in folder.iterdir() if not path.name.startswith(".")]
     return told
 
 

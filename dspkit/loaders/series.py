@@ -55,7 +55,7 @@ class Series:
         self._rename, self._labels = dict(rename or {}), dict(labels or {})
         self._tracks: dict[str, dict[str, dict[str, Track]]] = {}  # operator, quantity, instance
         self._units: dict[str, Unit] = {}
-        self._samples = 0
+        self._samples = self._kept = 0  # taken, and what is kept of them: one an instance, quantity and window
         self._jobs: set[str] = set()
 
     @property
@@ -89,7 +89,7 @@ class Series:
         self._limits.check("names", len(self._tracks))
         for sample in samples:
             self._samples += 1
-            self._limits.check("readings", self._samples)
+            self._limits.check("samples", self._samples)
             try:
                 self._add(track, of, sample, words)
             except Unusable as reason:
@@ -112,6 +112,9 @@ class Series:
         window = math.ceil((t - self._zero) / self._w - 1e-9) - 1
         if of.how == "total" and track.newest is not None and value < track.newest[1]:
             track.broken.add(window)
+        if window not in track.sums:
+            self._kept += 1
+            self._limits.check("readings", self._kept)
         total, count = track.sums.get(window, (0.0, 0))
         track.sums[window] = (total + value, count + 1)
         track.last[window] = track.newest = (t, value)
