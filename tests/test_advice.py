@@ -351,17 +351,21 @@ HOSTILE = "<script>alert(1)</script>"
 
 def test_names_from_data_run_nowhere(tmp_path):
     evil = "x'; rm -rf /\nreboot"
-    operators = {HOSTILE: (500.0, 5000.0, 1), evil: (500.0, 250.0, 2)}
+    operators = {evil: (500.0, 600.0, 1), HOSTILE: (500.0, 250.0, 2)}
     history = _history([_snapshot(i, operators, 700.0) for i in range(12)], source=HOSTILE)
     for engine in ("flink", "spark", "storm", "dspkit"):
         advice = advise(history, policies=["ds2"], engine=engine)
+        assert HOSTILE in advice.sentences[0]
         assert HOSTILE not in advice._repr_html_()
+        for plot in advice.figures:
+            drawn = {k: v for k, v in plot.spec["layout"].items() if k != "meta"}
+            assert HOSTILE not in f"{plot.spec['data']}{drawn}"
         if engine != "storm":  # where it stands within quotes
             assert not any(line.startswith("reboot") for line in str(advice.settings()).splitlines())
         page = advice.report(tmp_path / f"{engine}.html").read_text("utf-8")
         assert HOSTILE not in page
     storm = advise(history, policies=["ds2"], engine="storm").settings().code
-    assert shlex.split(storm) == ["storm", "rebalance", "TOPOLOGY", "-e", f"{evil}=3"]
+    assert shlex.split(storm) == ["storm", "rebalance", "TOPOLOGY", "-e", f"{evil}=2", "-e", f"{HOSTILE}=3"]
 
 
 def test_the_report_holds_the_answer_the_tables_and_the_references(tmp_path):
@@ -401,3 +405,19 @@ def test_recorded_answers_of_engines_are_advised_in_the_engines_own_words():
     assert {n: said[n] for n in work} == {n: max(1, math.ceil(w - 1e-9)) for n, w in work.items()}
     assert "Nobody measures how busy spout is" in " ".join(storm.sentences)
     assert storm.settings("ds2").code.startswith("storm rebalance TOPOLOGY -e ")
+
+
+def test_an_external_server_that_takes_less_than_is_asked_for_is_told():
+    """It takes 1,000 calls/s of the 1,500 that come; a run at 1, 2 and 4 shows it, and no number of instances helps."""
+    topology = Topology.chain("src", "call")
+    plant = Plant({"src": Service(1e-5), "call": Service(1e-3, ceiling_per_s=1000)}, pause_s=0)
+    history = History(topology)
+    for i, k in enumerate((1, 2, 4)):
+        for step in _recorded(plant, 1500, {"src": 1, "call": k}, 12, topology=topology):
+            history.append(Step(len(history), replace(step.snapshot, t=step.snapshot.t + 120 * i), None))
+    advice = advise(history, policies=["ds2", "flink_autoscaler"])
+    assert advice.bottleneck == "call"
+    assert all(after.keeps_up is False for after in advice.after.values())
+    assert "call calls something that takes" in advice.policies.note[0]
+    assert advice.choice is None
+    assert "No recommendation is known to keep up with the load: call calls something" in " ".join(advice.sentences)

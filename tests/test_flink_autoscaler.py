@@ -174,6 +174,8 @@ def test_a_scale_up_that_brought_nothing_is_told_and_blocked_if_asked(block):
         policy, _windows(2, 60, k=4, rate=770.0, offered=800.0), _last(policy, _windows(offered=800.0))[0]
     )
     assert "ineffective" not in fine.why  # 70 of 577: 12 %
+    _, other = _last(policy, _windows(2, 90, k=3, rate=720.0, offered=800.0), state)
+    assert "ineffective" not in other.why  # somebody else changed it since
 
 
 def test_parallelism_keeps_to_its_bounds():

@@ -43,10 +43,10 @@ def advise(
     >>> from dspkit import advise, run, topologies, workload
     >>> from dspkit.policies.static import Static
     >>> app = topologies.word_count()
-    >>> history = run(Static(), app.simulator(workload.Constant(150e3), parallelism=3), steps=20)
+    >>> history = run(Static(), app.simulator(workload.Constant(140e3), parallelism=3), steps=20)
     >>> advice = advise(history, policies=["ds2"])
     >>> advice.bottleneck, advice["ds2"].says
-    ('count', 'count 3 → 5, sink 3 → 5')
+    ('count', 'source 3 → 2, flat_map 3 → 2, count 3 → 5, sink 3 → 4')
     """
     history, problems = _read(history_or_loader)
     if target_latency is not None and not (

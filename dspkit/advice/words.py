@@ -100,7 +100,10 @@ def _choice(advice: Advice) -> list[str]:
     if advice.idle:
         return ["What policies say of an idle job is the least they know: record it at work."]
     if advice.choice is None:
-        return ["No recommendation is known to keep up with the load."] if advice.after else []
+        why = "; ".join(dict.fromkeys(note for after in advice.after.values() for note in after.notes))
+        return (
+            [f"No recommendation is known to keep up with the load{f': {why}' if why else ''}."] if advice.after else []
+        )
     r, after = advice[advice.choice], advice.after[advice.choice]
     assert r.deployment is not None
     what = changes(r.now, r.deployment)

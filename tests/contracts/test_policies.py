@@ -19,6 +19,8 @@ from strategies import plants, topologies
 ALL = [
     *(policies.get(name)() for name in policies.available()),
     *(cls() for cls in policies.defined_in(_template)),
+    # as it is, it collects for twenty minutes before it decides anything
+    policies.get("flink_autoscaler")(metrics_window_s=20.0, stabilization_s=0.0, scale_down_s=20.0),
     *(wrap(policies.get("ds2")()) for wrap in (wrappers.Bounded, wrappers.Cooldown, wrappers.RescaleBudget)),
     *(wrappers.Predictive(policies.get("ds2")(), kind(), least=3, relearn=2) for kind in predict.available().values()),
 ]
