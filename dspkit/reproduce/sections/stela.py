@@ -28,9 +28,9 @@ def show(found: Found) -> Shown:
     gains, converges, rows = [], [], []
     for name, title in TITLES.items():
         ours, default, other = (out.loc[name, s] for s in ("stela", "default", least))
-        cells: list[Any] = [f"+{PRINTED[name]:.0%}", f"{ours.over_default:+.0%}"]
-        cells += [OWN.get(name, ""), f"{ours.own_gain:+.0%}", DEFAULT.get(name, ""), f"{default.own_gain:+.0%}"]
-        gains.append((title, *cells, LEAST.get(name, ""), f"{other.own_gain:+.0%}"))
+        cells: list[Any] = [_gain(PRINTED[name]), _gain(ours.over_default)]
+        cells += [OWN.get(name, ""), _gain(ours.own_gain), DEFAULT.get(name, ""), _gain(default.own_gain)]
+        gains.append((title, *cells, LEAST.get(name, ""), _gain(other.own_gain)))
         times = [
             f"{x:.0f} s" for pair in ("convergence_s", "downtime_s", "stopped_s") for x in (ours[pair], default[pair])
         ]
@@ -66,6 +66,11 @@ def show(found: Found) -> Shown:
         },
         rows,
     )
+
+
+def _gain(share: float) -> str:
+    percent = round(100 * share)
+    return f"{percent:+d} %" if percent else "0 %"
 
 
 SECTION = Section(
