@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "ELYSIUM"
 LOW = "a restart costs the paper 19 s, and samples of 10 s hide what drains within one"
-RECORDED = "our ELYSIUM keeps less reserve than the paper's: see the section"
+RECORDED = "ELYSIUM keeps less reserve here, and late records are not sent again: see its section"
 SHORT, LONG = 6.5, 19.2
 
 

@@ -76,7 +76,7 @@ def _table(by: dict[tuple[str, ...], tuple[float, float]], ranges: str, title: s
     for method in METHODS:
         ours = [" ".join(f"{abs(round(by[ranges, method, s, k][0], 1)):g}" for k in WEIGHTS) for s in SHAPES]
         printed = [" ".join(map(str, PRINTED_PD[method][4 * i : 4 * i + 4])) for i in range(len(SHAPES))]
-        lines.append((method, *ours, f"**{_mean(by, ranges, method, 0):.2g}**", f"{PRINTED_MEAN_PD[method]:g}"))
+        lines.append((method, *ours, f"**{_mean(by, ranges, method, 0):.2f}**", f"{PRINTED_MEAN_PD[method]:g}"))
         lines.append((f"{method}, printed", *printed, "", ""))
     return grid((title, "diamond w_a, w_r, w_z, all", "sequential", "replicated", "mean", "printed"), lines)
 

@@ -29,9 +29,9 @@ def show(found: Found) -> Shown:
     gains, converges, rows = [], [], []
     for name, title in TITLES.items():
         ours, default, other = (out.loc[name, s] for s in ("stela", "default", least))
-        cells: list[Any] = [f"+{PRINTED[name]:.0%}", f"{ours.over_default:+.0%}"]
-        cells += [OWN.get(name, ""), f"{ours.own_gain:+.0%}", DEFAULT.get(name, ""), f"{default.own_gain:+.0%}"]
-        gains.append((title, *cells, LEAST.get(name, ""), f"{other.own_gain:+.0%}"))
+        cells: list[Any] = [_gain(PRINTED[name]), _gain(ours.over_default)]
+        cells += [OWN.get(name, ""), _gain(ours.own_gain), DEFAULT.get(name, ""), _gain(default.own_gain)]
+        gains.append((title, *cells, LEAST.get(name, ""), _gain(other.own_gain)))
         times = [
             f"{x:.0f} s" for pair in ("convergence_s", "downtime_s", "stopped_s") for x in (ours[pair], default[pair])
         ]
@@ -72,7 +72,7 @@ def show(found: Found) -> Shown:
 
 def _by_cores(found: Found) -> dict[str, str]:
     swept = frame(found["by cores"]).pivot(index="topology", columns="cores", values="over_default").loc[list(PRINTED)]
-    out = [(TITLES[n].partition(",")[0], *(f"{x:+.0%}" for x in swept.loc[n]), f"+{PRINTED[n]:.0%}") for n in PRINTED]
+    out = [(TITLES[n].partition(",")[0], *(_gain(x) for x in swept.loc[n]), _gain(PRINTED[n])) for n in PRINTED]
     kept = frame(found["scale in by cores"]).to_numpy().tolist()
     into = [(f"{cores:g}", *(f"{x:.0%}" for x in shares)) for cores, *shares in kept]
     return {
@@ -81,6 +81,11 @@ def _by_cores(found: Found) -> dict[str, str]:
             ("cores of a busy instance", "Stela", "worst by lot", "middle by lot", "best by lot"), into
         ),
     }
+
+
+def _gain(share: float) -> str:
+    percent = round(100 * share)
+    return f"{percent:+d} %" if percent else "0 %"
 
 
 SECTION = Section(
