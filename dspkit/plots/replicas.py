@@ -63,9 +63,9 @@ def replicas(
         )  # fmt: skip
     labels = []
     for n, mine in hosts.items():
-        others = [points[m] for m in hosts if m != n]
         x, y = points[n]
-        near = min(others, key=lambda p, x=x, y=y: math.hypot(p[0] - x, p[1] - y), default=(x, y))
+        others = [points[m] for m in hosts if m != n]
+        near = min(((math.dist((x, y), p), p[1]) for p in others), default=(0.0, y))
         side = 1 if y > near[1] else -1  # away from the nearest host
         labels.append(
             {"x": x, "y": y, "yshift": 15 * side, "yanchor": "bottom" if side > 0 else "top", "showarrow": False,
