@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -60,13 +61,17 @@ def replicas(
              "textfont": {"color": "white", "size": 12}, "hoverinfo": "text",
              "hovertext": [f"{escape(n)}: {escape(_listed(hosts.get(n, {})))}" for n in group]}
         )  # fmt: skip
-    from_left = sorted(hosts, key=lambda n: points[n])  # labels in turn below and above, so that neighbours have room
-    labels = [
-        {"x": points[n][0], "y": points[n][1], "yshift": -16 + 32 * (i % 2), "yanchor": ("top", "bottom")[i % 2],
-         "showarrow": False, "align": "center", "font": {"size": 10}, "bgcolor": "rgba(255,255,255,0.6)",
-         "text": "<br>".join(escape(_counted(o, k)) for o, k in hosts[n].items())}
-        for i, n in enumerate(from_left)
-    ]  # fmt: skip
+    labels = []
+    for n, mine in hosts.items():
+        x, y = points[n]
+        others = [points[m] for m in hosts if m != n]
+        near = min(((math.dist((x, y), p), p[1]) for p in others), default=(0.0, y))
+        side = 1 if y > near[1] else -1  # away from the nearest host
+        labels.append(
+            {"x": x, "y": y, "yshift": 15 * side, "yanchor": "bottom" if side > 0 else "top", "showarrow": False,
+             "align": "center", "font": {"size": 10}, "bgcolor": "rgba(255,255,255,0.6)",
+             "text": "<br>".join(escape(_counted(o, k)) for o, k in mine.items())}
+        )  # fmt: skip
     xs, ys = ([p[k] for p in points.values()] for k in (0, 1))
     layout = {
         "xaxis": {"visible": False, "range": [min(xs) - 0.25, max(xs) + 0.25]},
