@@ -110,8 +110,6 @@ def _bar(total: int, done: int, wanted: bool) -> Any:
     """How far it is and how long it will take; none where nobody looks."""
     if not wanted or os.environ.get("DSPKIT_HEADLESS") or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         return _NoBar()
-    try:
-        from tqdm import tqdm  # type: ignore[import-untyped]
-    except ImportError:
-        return _NoBar()
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
     return tqdm(total=total, initial=done, unit="run", desc="compare", smoothing=0.05, dynamic_ncols=True)

@@ -40,8 +40,9 @@ def folder() -> Path:
 
 
 def entries(place: Path | None = None) -> Mapping[str, Entry]:
-    """The rows of the README's table, by name."""
+    """The rows of the README's table of traces, by name."""
     text = ((place or folder()) / "README.md").read_text(encoding="utf-8")
+    text = text.partition("## Traces\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in text.splitlines() if line[:3] == "| `"]
     found = [Entry(r[0].strip("`"), r[1], r[2], r[3], r[4].strip("`"), r[5]) for r in rows if len(r) == 6]
     return {Path(entry.file).stem: entry for entry in found}
