@@ -69,9 +69,9 @@ def test_an_interval_without_output_is_above_any_threshold():
     assert policy._filled(Bucket(), math.inf).level == 0.5
     rising = Hierarchical(rule="rising")
     assert rising._filled(Bucket(), math.inf).level == 0.5
-    calm = policy.init(CHAIN)._replace(heard=((0.1, 0.09, False), (9.0, 0.11, True)))
+    calm = policy.init(CHAIN)._replace(heard=((0.1, 0.09, 0.2, False), (9.0, 0.11, 9.9, True)))
     assert policy.response(calm) == 0.1  # what was buffered in a stop does not count
-    stops = policy.init(CHAIN)._replace(heard=((9.0, 0.11, True),))
+    stops = policy.init(CHAIN)._replace(heard=((9.0, 0.11, 9.9, True),))
     assert policy.response(stops) == 0.11
 
 
