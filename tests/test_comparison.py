@@ -1,5 +1,6 @@
 """Comparisons: the same rows whoever plays them, sweeps that go on, runs that fail, and honest intervals."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -173,7 +174,8 @@ def test_a_sweep_that_is_stopped_leaves_nobody_behind_and_goes_on(tmp_path, how)
     script, folder = tmp_path / "sweep.py", tmp_path / "rows"
     script.write_text(SWEEP)
     command = [sys.executable, str(script), str(folder)]
-    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # also below a shell's `&`
+    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=hears)
     _until(lambda: len(list(folder.glob("rows-*.parquet"))) >= 3)
     workers = _children(sweep.pid)
     assert len(workers) == 2
