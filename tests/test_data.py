@@ -273,7 +273,11 @@ def test_world_cup_logs(tmp_path):
     assert (list(counts.counts), counts.began_s, counts.every_s) == ([2, 1, 1], 894_000_000, 1)
     (tmp_path / "wc_day9_3.gz").write_bytes(gzip.compress(raw[:30]))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(raw)[:20])
-    for name, said in (("wc_day9_3.gz", "records of 20 bytes"), ("cut.gz", "a readable file"), ("no.gz", "fetch")):
+    spoilt = bytearray(gzip.compress(raw))
+    spoilt[10] = 255  # no kind of block that there is
+    (tmp_path / "spoilt.gz").write_bytes(spoilt)
+    for name, said in (("wc_day9_3.gz", "records of 20 bytes"), ("cut.gz", "a readable file"), ("no.gz", "fetch"),
+                       ("spoilt.gz", "a readable file")):  # fmt: skip
         with pytest.raises(FileError, match=said):
             data.world_cup_98(tmp_path / name)
     with pytest.raises(FileError, match="no file"):
@@ -298,6 +302,15 @@ def test_wikipedias_page_views(tmp_path):
     (tmp_path / "pageviews-20160101-090000").write_text("en Main_Page\n")
     with pytest.raises(FileError, match="line 1"):
         data.page_views(tmp_path / "pageviews-20160101-090000")
+    (tmp_path / "pageviews-20160101-100000").write_text("en\n")
+    with pytest.raises(FileError, match="line 1"):
+        data.page_views(tmp_path / "pageviews-20160101-100000", page="Main_Page")
+    table = tmp_path / "spoilt.csv.gz"
+    spoilt = bytearray(gzip.compress(b"timestamp,count\n1,2\n"))
+    spoilt[10] = 255
+    table.write_bytes(spoilt)
+    with pytest.raises(FileError, match="a readable table"):
+        data.read(table)
 
 
 def test_nabs_tweets_are_read_by_their_own_names(table):
