@@ -418,6 +418,16 @@ def test_wins_ties_and_losses_add_up_and_mirror():
     assert win_tie_loss(same, tie=0.0).ties.tolist() == [4, 4]
 
 
+def test_a_run_without_a_number_has_not_failed():
+    """Nothing came out in one case, so that it has no latency; in another the run failed."""
+    table = _table(np.ones((1, 4, 2)), names="ab")
+    table.loc[(table.policy == "a") & (table.seed == 0), "cost"] = np.nan
+    table.loc[(table.policy == "b") & (table.seed == 1), ["cost", "error"]] = [np.nan, "no"]
+    order = ranking(table).set_index("policy")
+    assert order.runs.tolist() == [2, 2]
+    assert order.failed[["a", "b"]].tolist() == [0, 1]
+
+
 def test_statistics_refuse_nonsense():
     table = _table(np.ones((1, 3, 3)))
     for wrong in (lambda: ranking(table, "typo"), lambda: ranking(table.assign(cost=np.nan)),
@@ -457,8 +467,9 @@ def test_pictures_say_what_they_show_and_escape_names():
     assert both.spec["data"][1]["y"] == found.instances
     assert "<b>" not in both.spec["data"][2]["name"]
     assert both.figure
-    with pytest.raises(MetricError):
-        plots.contest(table)
+    for wrong in (table, 3, None):
+        with pytest.raises(MetricError):
+            plots.contest(wrong)
 
 
 def test_standard_policies_are_made_for_every_standard_load():

@@ -5,6 +5,8 @@ import hashlib
 import pickle
 import re
 import struct
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -83,6 +85,9 @@ def test_how_the_flights_were_made(tmp_path):
     (tmp_path / "no.tar.gz").write_bytes(b"no")
     with pytest.raises(FileError, match="download it again"):
         flights.per_minute(tmp_path / "no.tar.gz")
+    alone = subprocess.run([sys.executable, "-m", "dspkit.data.flights"], capture_output=True, text=True, check=False)
+    assert alone.returncode == 1
+    assert alone.stderr.startswith("got no archive")
 
 
 def test_a_wheel_without_traces_says_what_to_do(tmp_path, monkeypatch):

@@ -129,6 +129,8 @@ def test_prose_that_does_not_fit_is_refused(tiny, monkeypatch):
                 page.render("case_studies")
     with pytest.raises(DspkitError, match="one of case_studies"):
         page.section("typo")
+    with pytest.raises(DspkitError, match="one of case_studies"):
+        page.render("typo")
     (tiny / "RESULTS" / "case_studies.json").unlink()
     with pytest.raises(DspkitError, match="--only case_studies"):
         page.results("case_studies")
@@ -142,3 +144,8 @@ def test_the_command_names_its_sections_and_refuses_others():
     )
     assert done.returncode != 0
     assert done.stderr.startswith("got section 'typo'; expected one of case_studies")
+    none = subprocess.run(
+        [sys.executable, "-m", "dspkit.reproduce", "--processes", "0"], capture_output=True, text=True, check=False
+    )
+    assert none.returncode == 2
+    assert "expected 1 or more" in none.stderr

@@ -134,12 +134,13 @@ def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int
     if table.duplicated([*KEYS]).any():
         raise MetricError("rows of one run twice", expected="each run once", fix="drop the duplicates")
     wide = table.pivot(index=CASE, columns="policy", values=score)
-    failed = wide.isna().sum().astype(int).to_dict()
+    lost = table[table["error"] != ""] if "error" in table else table[table[score].isna()]
+    failed = lost.groupby("policy").size().to_dict()  # a run may have finished without a number of this score
     order = [p for p in dict.fromkeys(table.policy) if wide[p].notna().any()]
     known = wide[order].dropna()
     if known.empty:
-        raise MetricError(f"no case of {score!r} that all finished", expected="at least one", fix="look at the errors")
-    return known, {p: failed[p] for p in dict.fromkeys(table.policy)}
+        raise MetricError(f"no case with {score!r} of all", expected="at least one", fix="look at the errors")
+    return known, {p: int(failed.get(p, 0)) for p in dict.fromkeys(table.policy)}
 
 
 def _strata(wide: pd.DataFrame) -> Array:
