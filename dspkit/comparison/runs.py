@@ -8,8 +8,8 @@
 
 A window is late if the mean `event_latency` of what ended in it is above the SLO, if records wait at its end that came
 longer ago than the SLO, if records were refused, or if some came and nothing ended. A record that was refused never
-ends and counts as waiting: where more are lost than came in the last `slo_s`, all windows after that are late. All other
-scores are those of `dspkit.scores` and `dspkit.events_lost`, under their names.
+ends and counts as waiting: where more are lost than came in the last `slo_s`, all windows after that are late.
+All other scores are those of `dspkit.scores` and `dspkit.events_lost`, under their names.
 """
 
 from __future__ import annotations
