@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import dspkit
-from dspkit import Decision, History, Step, Topology, compare, plots, topologies, workload
+from dspkit import Decision, History, Step, Topology, compare, data, plots, topologies, workload
 from dspkit.comparison import (
     KEYS,
     Rules,
@@ -28,7 +28,10 @@ from dspkit.comparison import (
     standard_policies,
     win_tie_loss,
 )
+from dspkit.comparison.entries import earlier
 from dspkit.comparison.fingerprint import fingerprint
+from dspkit.comparison.kept import Kept
+from dspkit.comparison.loads import Recorded
 from dspkit.comparison.question import runs_of, seeded
 from dspkit.errors import DspkitError, KnobError, MetricError, NotFoundError
 from dspkit.plant import Plant, Service
@@ -119,6 +122,18 @@ def test_a_folder_keeps_rows_and_knows_a_changed_question(tmp_path, monkeypatch)
     assert len(played) == 2
     assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert not list(tmp_path.glob(".dspkit-*"))
+
+
+def test_a_folder_that_two_sweeps_share_loses_no_rows(tmp_path):
+    """One ends while the other is under way: what that one has written so far stays."""
+    row = {**dict(zip(KEYS, ("p", "l", "j", "own", 0), strict=True)), "cost": 1.0, "error": ""}
+    one, other = Kept(tmp_path), Kept(tmp_path)
+    for sweep, keys in ((one, "ab"), (other, "cd")):
+        for key in keys:
+            sweep.add(key, row)
+            sweep.save()
+    one.together()
+    assert sorted(Kept(tmp_path).rows) == ["a", "b", "c", "d"]
 
 
 SWEEP = """
@@ -255,6 +270,37 @@ def test_seeds_move_every_random_shape_on():
         assert (rates[0] == rates[2]).all() == (name not in ("bursts", "poisson", "day"))
 
 
+def test_recorded_loads_are_compared_by_name():
+    """Two days of flights as high as the job's own load: other ones for each seed, by the trace's own clock."""
+    loads = standard_loads(120.0, only=["flights_2013"])
+    assert loads == {"flights_2013": Recorded("flights_2013", 120.0)}
+    table = compare({"ds2": DS2(), "hpa": HPA()}, loads, seeds=[0, 1], **SMALL)
+    assert (table.error == "").all()
+    assert (table.regret >= 0).all()
+    assert table.load.unique().tolist() == ["flights_2013"]
+    load, other = (loads["flights_2013"](APP, seed) for seed in (0, 1))
+    assert load != other
+    assert [max(one.rates_per_s) for one in (load, other)] == pytest.approx([480, 480])
+    stretch = data.load("flights_2013").between(2 * 86_400 * 91, 2 * 86_400 * 92)  # the year has 182 of two days
+    shares = stretch.resampled(900).counts / stretch.total
+    assert np.array(load.rates_per_s) / sum(load.rates_per_s) == pytest.approx(shares)
+    with pytest.raises(KnobError, match="flights_2013"):
+        standard_loads(only=["typo"])
+
+
+@pytest.mark.parametrize("name", ["day", "bursts", "flights_2013"])
+def test_what_a_policy_learns_from_is_never_the_load_it_is_judged_by(name):
+    cases = []
+    maker = standard_loads(600.0, only=[name])
+    runs_of({"p": lambda case: cases.append(case) or Static()}, maker, APP, None, [0, 7], Rules(600.0))
+    for case in cases:
+        (past,) = earlier(case).values()
+        own = case.workload.rates(np.arange(2.5, 600, 5.0)).reshape(-1, 12).mean(axis=1)
+        days = np.array(past).reshape(-1, 10)
+        assert len(days) == 4
+        assert all(np.abs(day - own).max() > 1 for day in days)
+
+
 def test_topologies_with_plants_of_their_own():
     chain = Topology.chain("a", "b")
     slow = Plant({"a": Service(1e-3), "b": Service(5e-3)}, pause_s=5)
@@ -275,6 +321,8 @@ def test_topologies_with_plants_of_their_own():
         (dict(topologies=None), "App"), (dict(topologies=Topology.chain("a", "b")), "plant"),
         (dict(seeds=[]), "seeds"), (dict(seeds=[-1]), "seeds"), (dict(workloads={"x": 3}), "load"),
         (dict(duration_s=0), "times"), (dict(window_s=500.0), "window_s"), (dict(penalty=-1), "penalty"),
+        (dict(duration=60), "rule 'duration'.*duration_s"), (dict(duration_s=125.0), "whole windows"),
+        (dict(seeds=None), "seeds"), (dict(seeds=3.5), "seeds"), (dict(folder=3), "folder"),
         (dict(processes=-1), "processes"), (dict(spark=3), "SparkSession"), (dict(change_cost=None), "change_cost"),
     ],
 )  # fmt: skip
@@ -372,18 +420,31 @@ def test_wins_ties_and_losses_add_up_and_mirror():
     assert win_tie_loss(same, tie=0.0).ties.tolist() == [4, 4]
 
 
+def test_a_run_without_a_number_has_not_failed():
+    """Nothing came out in one case, so that it has no latency; in another the run failed."""
+    table = _table(np.ones((1, 4, 2)), names="ab")
+    table.loc[(table.policy == "a") & (table.seed == 0), "cost"] = np.nan
+    table.loc[(table.policy == "b") & (table.seed == 1), ["cost", "error"]] = [np.nan, "no"]
+    order = ranking(table).set_index("policy")
+    assert order.runs.tolist() == [2, 2]
+    assert order.failed[["a", "b"]].tolist() == [0, 1]
+
+
 def test_statistics_refuse_nonsense():
     table = _table(np.ones((1, 3, 3)))
     for wrong in (lambda: ranking(table, "typo"), lambda: ranking(table.assign(cost=np.nan)),
                   lambda: ranking(pd.concat([table, table])), lambda: difference(table, "a", "nobody"),
-                  lambda: interval([]), lambda: interval([1.0, float("nan")])):  # fmt: skip
+                  lambda: interval([]), lambda: interval(None), lambda: interval(["a"]), lambda: ranking(3),
+                  lambda: ranking(table, "policy"), lambda: difference(3, "a", "b"),
+                  lambda: interval([1.0, float("nan")])):  # fmt: skip
         with pytest.raises(MetricError):
             wrong()
-    for bad in (dict(level=1.0), dict(level=0.1), dict(resamples=1)):
+    for bad in (dict(level=1.0), dict(level=0.1), dict(resamples=1), dict(seed="x")):
         with pytest.raises(KnobError):
             ranking(table, **bad)
-    with pytest.raises(KnobError):
-        win_tie_loss(table, tie=-1)
+    for tie in (-1, "x", float("nan")):
+        with pytest.raises(KnobError):
+            win_tie_loss(table, tie=tie)
 
 
 def test_pictures_say_what_they_show_and_escape_names():
@@ -408,15 +469,27 @@ def test_pictures_say_what_they_show_and_escape_names():
     assert both.spec["data"][1]["y"] == found.instances
     assert "<b>" not in both.spec["data"][2]["name"]
     assert both.figure
-    with pytest.raises(MetricError):
-        plots.contest(table)
+    for wrong in (table, 3, None):
+        with pytest.raises(MetricError):
+            plots.contest(wrong)
 
 
 def test_standard_policies_are_made_for_every_standard_load():
-    assert len(standard_policies()) >= 16
+    assert list(standard_policies()) == [
+        "static, under", "static, right", "static, over", "ds2", "drs", "autrascale", "autrascale, transfer", "stela",
+        "fission", "elysium", "elysium, proactive", "joint", "elastic-storm", "hierarchical", "dhalion", "hpa",
+        "flink_autoscaler", "edrp",
+    ]  # fmt: skip
     assert len(standard_loads()) == 8
     with pytest.raises(NotFoundError, match="ds2"):
         standard_policies(["typo"])
+    for nonsense in (3, [[]]):
+        with pytest.raises(NotFoundError):
+            standard_policies(nonsense)
+        with pytest.raises(KnobError):
+            standard_loads(only=nonsense)
+    with pytest.raises(KnobError):
+        standard_loads(True)
     with pytest.raises(KnobError, match="sine"):
         standard_loads(only=["typo"])
     chosen = ["static, under", "static, right", "static, over", "stela", "elysium", "hpa"]

@@ -5,6 +5,8 @@ import hashlib
 import pickle
 import re
 import struct
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -83,6 +85,9 @@ def test_how_the_flights_were_made(tmp_path):
     (tmp_path / "no.tar.gz").write_bytes(b"no")
     with pytest.raises(FileError, match="download it again"):
         flights.per_minute(tmp_path / "no.tar.gz")
+    alone = subprocess.run([sys.executable, "-m", "dspkit.data.flights"], capture_output=True, text=True, check=False)
+    assert alone.returncode == 1
+    assert alone.stderr.startswith("got no archive")
 
 
 def test_a_wheel_without_traces_says_what_to_do(tmp_path, monkeypatch):
@@ -273,7 +278,11 @@ def test_world_cup_logs(tmp_path):
     assert (list(counts.counts), counts.began_s, counts.every_s) == ([2, 1, 1], 894_000_000, 1)
     (tmp_path / "wc_day9_3.gz").write_bytes(gzip.compress(raw[:30]))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(raw)[:20])
-    for name, said in (("wc_day9_3.gz", "records of 20 bytes"), ("cut.gz", "a readable file"), ("no.gz", "fetch")):
+    spoilt = bytearray(gzip.compress(raw))
+    spoilt[10] = 255  # no kind of block that there is
+    (tmp_path / "spoilt.gz").write_bytes(spoilt)
+    for name, said in (("wc_day9_3.gz", "records of 20 bytes"), ("cut.gz", "a readable file"), ("no.gz", "fetch"),
+                       ("spoilt.gz", "a readable file")):  # fmt: skip
         with pytest.raises(FileError, match=said):
             data.world_cup_98(tmp_path / name)
     with pytest.raises(FileError, match="no file"):
@@ -298,6 +307,15 @@ def test_wikipedias_page_views(tmp_path):
     (tmp_path / "pageviews-20160101-090000").write_text("en Main_Page\n")
     with pytest.raises(FileError, match="line 1"):
         data.page_views(tmp_path / "pageviews-20160101-090000")
+    (tmp_path / "pageviews-20160101-100000").write_text("en\n")
+    with pytest.raises(FileError, match="line 1"):
+        data.page_views(tmp_path / "pageviews-20160101-100000", page="Main_Page")
+    table = tmp_path / "spoilt.csv.gz"
+    spoilt = bytearray(gzip.compress(b"timestamp,count\n1,2\n"))
+    spoilt[10] = 255
+    table.write_bytes(spoilt)
+    with pytest.raises(FileError, match="a readable table"):
+        data.read(table)
 
 
 def test_nabs_tweets_are_read_by_their_own_names(table):

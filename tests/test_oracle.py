@@ -191,7 +191,8 @@ def test_what_the_bound_is_made_of():
 
 
 @pytest.mark.parametrize("bad", [dict(slo_s=-1), dict(penalty=float("nan")), dict(change_cost="2"),
-                                 dict(duration_s=25), dict(window_s=0)])  # fmt: skip
+                                 dict(duration_s=25), dict(window_s=0), dict(window_s="x"), dict(tick_s=0),
+                                 dict(duration_s=float("nan")), dict(start_s=None)])  # fmt: skip
 def test_nonsense_is_refused(bad):
     app = topologies.linear()
     with pytest.raises(KnobError):

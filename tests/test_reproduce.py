@@ -42,6 +42,9 @@ def test_headlines_say_why_where_numbers_differ():
     assert len({(r.paper, r.what) for r in rows}) == len(rows) > 100
     for row in rows:
         assert row.why or row.ratio is None or 0.87 < row.ratio < 1.15, row
+    fitted = [r for r in rows if re.match(r"case study|throughput test, (word|query)|Detectors", r.what)]
+    assert len(fitted) == 9
+    assert all(r.why for r in fitted)  # numbers that a plant of ours was made for say so, though they agree
     table = page.headlines()
     assert len(table) == len(rows)
     assert table.ratio.notna().sum() > 80
@@ -129,6 +132,8 @@ def test_prose_that_does_not_fit_is_refused(tiny, monkeypatch):
                 page.render("case_studies")
     with pytest.raises(DspkitError, match="one of case_studies"):
         page.section("typo")
+    with pytest.raises(DspkitError, match="one of case_studies"):
+        page.render("typo")
     (tiny / "RESULTS" / "case_studies.json").unlink()
     with pytest.raises(DspkitError, match="--only case_studies"):
         page.results("case_studies")
@@ -142,3 +147,8 @@ def test_the_command_names_its_sections_and_refuses_others():
     )
     assert done.returncode != 0
     assert done.stderr.startswith("got section 'typo'; expected one of case_studies")
+    none = subprocess.run(
+        [sys.executable, "-m", "dspkit.reproduce", "--processes", "0"], capture_output=True, text=True, check=False
+    )
+    assert none.returncode == 2
+    assert "expected 1 or more" in none.stderr

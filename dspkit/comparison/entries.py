@@ -26,7 +26,7 @@ from ..profile import Profile, learn
 from ..simulator.simulator import by_source, offered
 from ..topologies import App
 from ..workload import Constant, Sine
-from .loads import peak_rate
+from .loads import EARLIER, peak_rate
 from .oracle import fewest, needs
 from .question import ROOM, Case, Made, seeded
 from .runs import Loads
@@ -35,7 +35,7 @@ MINUTE, REPLAYS = 60.0, 4
 
 
 def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[Case], Made] | Policy]:
-    """All of them by name, or those named; the Flink autoscaler and EDRP are among them where they are installed.
+    """All of them by name, or those named.
 
     >>> list(standard_policies(["ds2", "hpa"]))
     ['ds2', 'hpa']
@@ -57,13 +57,13 @@ def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[
         "hierarchical": lambda case: _made("hierarchical", most_s=_target(case), slots=_slots(case.app)),
         "dhalion": lambda case: known.get("dhalion")(),
         "hpa": lambda case: known.get("hpa")(),
+        "flink_autoscaler": flink,
+        "edrp": edrp,
     }
-    installed = known.available()
-    makers |= {name: maker for name, maker in {"flink_autoscaler": flink, "edrp": edrp}.items() if name in installed}
     if only is None:
         return makers
-    names = [only] if isinstance(only, str) else list(only)
-    if unknown := [n for n in names if n not in makers]:
+    names = [only] if isinstance(only, str) or not isinstance(only, Iterable) else list(only)
+    if unknown := [n for n in names if not isinstance(n, str) or n not in makers]:
         raise NotFoundError(f"policy {unknown[0]!r}", expected=f"some of {', '.join(makers)}", fix="correct the name")
     return {name: makers[name] for name in names}
 
@@ -142,7 +142,8 @@ def earlier(case: Case) -> dict[str, tuple[float, ...]]:
     minutes: dict[str, list[float]] = {s: [] for s in case.app.topology.sources}
     t = np.arange(0.0, max(MINUTE, case.rules.duration_s // MINUTE * MINUTE), 5.0) + 2.5
     for replay in range(REPLAYS):
-        other = seeded(case.workload, case.app, 100_000 + REPLAYS * case.seed + replay)
+        load = case.workload if case.load is None else case.load
+        other = seeded(load, case.app, EARLIER + REPLAYS * case.seed + replay)
         for source, load in by_source(case.app.topology, other).items():
             minutes[source] += load.rates(t).reshape(-1, 12).mean(axis=1).tolist()
     return {s: tuple(rates) for s, rates in minutes.items()}

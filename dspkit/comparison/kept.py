@@ -22,9 +22,12 @@ class Kept:
     """The rows of a folder by the fingerprints of their runs; without a folder, those of this sweep alone."""
 
     def __init__(self, folder: str | Path | None):
+        if folder is not None and not isinstance(folder, (str, Path)):
+            raise FileError(f"folder={folder!r}", expected="a folder's path", fix="as in 'runs/compare'")
         self.folder = None if folder is None else Path(folder).absolute()
         self.rows: dict[str, dict[str, Any]] = {}
         self._new: dict[str, dict[str, Any]] = {}
+        self._known: set[Path] = set()  # files whose rows are here: another sweep may write more
         self._saved = time.monotonic()
         if self.folder is not None:
             if self.folder.exists() and not self.folder.is_dir():
@@ -49,9 +52,9 @@ class Kept:
             self._new = {}
 
     def together(self) -> None:
-        """Put all files into one."""
+        """Put all files into one, but those that another sweep has written meanwhile."""
         self.save()
-        if self.folder is None or len(former := self._files()) < 2:
+        if len(former := sorted(self._known)) < 2:
             return
         self._write({key: row for key, row in self.rows.items() if not row["error"]})
         for path in former:
@@ -66,6 +69,7 @@ class Kept:
         table.insert(0, "run", list(rows))
         path = self.folder / f"rows-{secrets.token_hex(8)}.parquet"
         files.write(path, lambda partial: table.to_parquet(partial, index=False))
+        self._known.add(path)
 
     def _read(self, path: Path) -> None:
         import pandas as pd
@@ -81,6 +85,7 @@ class Kept:
         for row in table.to_dict("records"):
             plain = {str(k): None if v != v else v for k, v in row.items()}
             self.rows[str(plain.pop("run"))] = plain
+        self._known.add(path)
 
 
 def frame(rows: Any) -> pd.DataFrame:

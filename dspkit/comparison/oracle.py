@@ -39,7 +39,7 @@ import numpy as np
 from ..core import Topology
 from ..errors import KnobError
 from ..plant import NodeDown, Plant
-from ..simulator.simulator import by_source, noises, offered, random_streams
+from ..simulator.simulator import all_numbers, by_source, noises, offered, random_streams
 from ..workload import Workload
 from .paths import Operator, least
 
@@ -94,6 +94,8 @@ def oracle(
     (240.0, [4, 4, 4, 4, 4, 4])
     """
     windows = whole_windows(duration_s, window_s)
+    if not all_numbers(tick_s, start_s) or not (0 < tick_s <= window_s and abs(start_s) < np.inf):
+        raise KnobError(f"tick_s={tick_s!r}, start_s={start_s!r}", expected="0 < tick_s <= window_s", fix="as in 1, 0")
     loads = by_source(topology, workload)
     _must_be_costs(slo_s=slo_s, penalty=penalty, change_cost=change_cost)
     edges = np.linspace(0.0, window_s, max(1, round(window_s / tick_s)) + 1)
@@ -131,9 +133,12 @@ def oracle(
 
 def whole_windows(duration_s: float, window_s: float) -> int:
     """How many windows a run has."""
-    count = duration_s / window_s if window_s > 0 else 0.0
+    told = all_numbers(duration_s, window_s) and window_s > 0 and 0 < duration_s < np.inf
+    count = duration_s / window_s if told else 0.0
     if not (1 <= round(count) < 1e7 and abs(count - round(count)) < 1e-6):
-        raise KnobError(f"duration_s={duration_s}, window_s={window_s}", expected="whole windows", fix="as in 3600, 10")
+        raise KnobError(
+            f"duration_s={duration_s!r}, window_s={window_s!r}", expected="whole windows", fix="as in 3600, 10"
+        )
     return round(count)
 
 

@@ -32,6 +32,7 @@ class Case(NamedTuple):
     workload: Loads
     seed: int
     rules: Rules
+    load: Any = None  # what `workload` was made of, for other seeds; None: of itself
 
 
 Made = Policy | tuple[Policy, Deployment]  # with what shall run at first
@@ -51,8 +52,9 @@ def runs_of(
                 case: Case | None = None
                 start, failed = None, ""
                 try:
-                    workload = seeded(app.workload if load is None else load, app, seed)
-                    case = Case(app, workload, seed, rules)
+                    made_of = app.workload if load is None else load
+                    workload = seeded(made_of, app, seed)
+                    case = Case(app, workload, seed, rules, made_of)
                     start = started(app, workload)
                     found.append(Run((ORACLE, title, job, plant), seed, None, app, workload, None, rules))
                 except Exception as error:
@@ -186,7 +188,7 @@ def _app(name: str, job: Any, plant: Any, rules: Rules) -> App:
 
 
 def _seeds(seeds: Any) -> list[int]:
-    numbers = [seeds] if isinstance(seeds, int) else list(seeds)
+    numbers = [seeds] if isinstance(seeds, int) or not isinstance(seeds, Iterable) else list(seeds)
     if not numbers or not all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in numbers):
         raise KnobError(f"seeds {numbers!r}"[:80], expected="whole numbers from 0 up", fix="as in range(20)")
     return list(dict.fromkeys(numbers))

@@ -7,8 +7,9 @@
 | cost | `instance_seconds` + `penalty` x `late_s` + `change_cost` x `rescales`; less the oracle's it is the `regret` |
 
 A window is late if the mean `event_latency` of what ended in it is above the SLO, if records wait at its end that came
-longer ago than the SLO, if records were refused, or if some came and nothing ended. All other scores are those of
-`dspkit.scores` and `dspkit.events_lost`, under their names.
+longer ago than the SLO, if records were refused, or if some came and nothing ended. A record that was refused never
+ends and counts as waiting: where more are lost than came in the last `slo_s`, all windows after that are late.
+All other scores are those of `dspkit.scores` and `dspkit.events_lost`, under their names.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ..simulator import Simulator
 from ..simulator.simulator import by_source, offered
 from ..topologies import App
 from ..workload import Workload
-from .oracle import ROUNDING, Oracle, allowance, known, peak_instances
+from .oracle import ROUNDING, Oracle, allowance, known, peak_instances, whole_windows
 
 KEYS = ("policy", "load", "job", "plant", "seed")
 SCORES = (
@@ -64,6 +65,7 @@ class Rules(NamedTuple):
             raise KnobError(f"{self}", expected="times above 0", fix="as in duration_s=3600")
         if not self.tick_s <= self.window_s <= self.duration_s:
             raise KnobError(f"{self}", expected="tick_s <= window_s <= duration_s", fix="lengthen the run")
+        whole_windows(self.duration_s, self.window_s)
         costs = {"slo_s": self.slo_s, "penalty": self.penalty, "change_cost": self.change_cost}
         for name, value in costs.items():
             if value is None and name != "change_cost":
@@ -128,6 +130,13 @@ class Run:
         if self.rules.penalty is not None:
             return self.rules.penalty
         return peak_of(self.app, self.workload, self.rules)
+
+
+def rules_of(given: Mapping[str, Any]) -> Rules:
+    """Rules by name, or an error that says which there are."""
+    if unknown := [name for name in given if name not in Rules._fields]:
+        raise KnobError(f"rule {unknown[0]!r}", expected=f"some of {', '.join(Rules._fields)}", fix="correct the name")
+    return Rules(**given).check()
 
 
 def peak_of(app: App, workload: Loads, rules: Rules) -> float:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import KnobError, MetricError
+from ..simulator.simulator import random_streams
 from .runs import KEYS
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def win_tie_loss(table: pd.DataFrame, score: str = "cost", *, tie: float = 0.01)
     """
     import pandas as pd
 
-    if not 0 <= tie < 1:
+    if isinstance(tie, bool) or not isinstance(tie, (int, float)) or not 0 <= tie < 1:
         raise KnobError(f"tie={tie!r}", expected="a share from 0 to 1", fix="as in 0.01")
     wide, _ = _cases(table, score)
     rows = []
@@ -110,7 +111,10 @@ def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2
     float, float
 ]:  # fmt: skip
     """The interval of the mean of independent values, as `ranking` has it."""
-    numbers = np.asarray(list(values), dtype=float)
+    try:
+        numbers = np.asarray(list(values), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MetricError(f"{values!r}"[:80], expected="finite numbers, at least one", fix="drop the others") from error
     if not len(numbers) or not np.isfinite(numbers).all():
         raise MetricError(f"{len(numbers)} values"[:80], expected="finite numbers, at least one", fix="drop the others")
     codes = np.zeros(len(numbers), dtype=int)
@@ -120,19 +124,23 @@ def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2
 
 def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int]]:
     """Scores by case (rows) and policy, of cases that all finished who finished any; and each one's failed runs."""
+    _must_be_table(table)
     if missing := [c for c in (*KEYS, score) if c not in table]:
         raise MetricError(
             f"a table without {missing[0]!r}", expected=f"some of {list(table)}", fix="see dspkit.compare"
         )
+    if table[score].dtype.kind not in "biuf":
+        raise MetricError(f"column {score!r} of {table[score].dtype}", expected="numbers", fix="see comparison.SCORES")
     if table.duplicated([*KEYS]).any():
         raise MetricError("rows of one run twice", expected="each run once", fix="drop the duplicates")
     wide = table.pivot(index=CASE, columns="policy", values=score)
-    failed = wide.isna().sum().astype(int).to_dict()
+    lost = table[table["error"] != ""] if "error" in table else table[table[score].isna()]
+    failed = lost.groupby("policy").size().to_dict()  # a run may have finished without a number of this score
     order = [p for p in dict.fromkeys(table.policy) if wide[p].notna().any()]
     known = wide[order].dropna()
     if known.empty:
-        raise MetricError(f"no case of {score!r} that all finished", expected="at least one", fix="look at the errors")
-    return known, {p: failed[p] for p in dict.fromkeys(table.policy)}
+        raise MetricError(f"no case with {score!r} of all", expected="at least one", fix="look at the errors")
+    return known, {p: int(failed.get(p, 0)) for p in dict.fromkeys(table.policy)}
 
 
 def _strata(wide: pd.DataFrame) -> Array:
@@ -144,7 +152,7 @@ def _resampled(values: Array, codes: Array, resamples: int, seed: int) -> Array:
     """Means of each column over resampled cases: [resample, column]."""
     if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 10:
         raise KnobError(f"resamples={resamples!r}", expected="a number from 10 up", fix="as in 2000")
-    random = np.random.default_rng(seed)
+    random = random_streams(seed)[0]
     sums = np.zeros((resamples, values.shape[1]))
     for code in np.unique(codes):
         mine = values[codes == code]
@@ -173,7 +181,15 @@ def _ends(drawn: Array, codes: Array, level: float) -> tuple[Array, Array]:
     return low, high
 
 
+def _must_be_table(table: Any) -> None:
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame) or "policy" not in table:
+        raise MetricError(f"table {table!r}"[:80], expected="what dspkit.compare returns", fix="pass that")
+
+
 def _known(table: pd.DataFrame, name: str) -> None:
+    _must_be_table(table)
     if name not in set(table["policy"]):
         raise MetricError(
             f"policy {name!r}", expected=f"one of {', '.join(dict.fromkeys(table.policy))}", fix="check it"

@@ -13,7 +13,7 @@ from . import engines
 from .fingerprint import fingerprint
 from .kept import Kept, frame
 from .question import ORACLE, runs_of, said
-from .runs import Rules
+from .runs import rules_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def compare(
     True
     """
     count = engines.checked(processes)
-    runs = runs_of(policies, workloads, topologies, plants, seeds, Rules(**rules).check())
+    runs = runs_of(policies, workloads, topologies, plants, seeds, rules_of(rules))
     keys = []
     for i, run in enumerate(runs):
         try:

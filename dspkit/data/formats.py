@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -116,7 +117,7 @@ def _views(path: Path, project: str, page: str | None) -> float:
     total = 0
     for i, line in enumerate(_bytes(path).splitlines()):
         cells = line.split(b" ")
-        if cells[0] == project.encode() and (page is None or cells[1] == page.encode()):
+        if cells[0] == project.encode() and (page is None or cells[1:2] in ([], [page.encode()])):
             if len(cells) < 3 or not cells[2].isdigit():
                 raise FileError(f"{path.name}, line {i + 1}", expected="project page views bytes", fix="fetch it again")
             total += int(cells[2])
@@ -206,7 +207,7 @@ def _table(path: Path) -> pd.DataFrame:
         raise FileError(f"file {path.name!r}", expected=", ".join(readers), fix="convert it, or see docs/data.md")
     try:
         found: pd.DataFrame = readers[kind](path)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise FileError(f"{path}: {error}", expected="a readable table", fix="check the file") from error
     return found
 
@@ -270,7 +271,7 @@ def _cell(value: Any) -> str:
 def _bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{path}: {error}", expected="a readable file", fix="fetch it again") from error
 
 

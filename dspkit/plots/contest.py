@@ -80,7 +80,8 @@ def pareto(
 
 def contest(duels: pd.DataFrame, *, title: str = "") -> Plot:
     """`win_tie_loss` as a map: in how many cases of a hundred the policy of the row wins against that of the column."""
-    if missing := [c for c in ("policy", "against", "wins", "ties", "losses", "cases") if c not in duels]:
+    columns = getattr(duels, "columns", ())
+    if missing := [c for c in ("policy", "against", "wins", "ties", "losses", "cases") if c not in columns]:
         raise MetricError(f"no column {missing[0]!r}", expected="a table of win_tie_loss", fix="pass that")
     if duels.empty:
         raise MetricError("no duels", expected="two policies at least", fix="compare more")

@@ -19,6 +19,8 @@ def main() -> None:
     asks.add_argument("--render", action="store_true", help="only write the page from the results there are")
     asks.add_argument("--processes", type=int, default=2)
     told = asks.parse_args()
+    if told.processes < 1:
+        asks.error(f"got --processes {told.processes}; expected 1 or more")
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     only = [name.strip() for name in told.only.split(",") if name.strip()] or list(page.names())
     try:

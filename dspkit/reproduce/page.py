@@ -89,11 +89,12 @@ def prose(name: str) -> str:
 
 def results(name: str) -> dict[str, Any]:
     """What is kept of a section: {part: {"data": ..., "seconds": ...}}."""
+    parts = section(name).parts
     path = RESULTS / f"{name}.json"
     if not path.is_file():
         raise FileError(f"no {path.name}", expected="results", fix=f"python -m dspkit.reproduce --only {name}")
     told = json.loads(path.read_text(encoding="utf-8"))
-    if missing := set(section(name).parts) - set(told):
+    if missing := set(parts) - set(told):
         raise FileError(
             f"{path.name} without {', '.join(sorted(missing))}", expected="all parts", fix=f"reproduce --only {name}"
         )
@@ -109,7 +110,7 @@ def shown(name: str) -> Shown:
 
 def render(name: str) -> str:
     """A section as it stands on the page. Prose and values fit: no placeholder without a value, no value unused."""
-    text, values = prose(name), shown(name).values
+    values, text = shown(name).values, prose(name)
     asked = set(re.findall(r"\{\{([^{}]+)\}\}", text))
     if asked ^ set(values):
         raise FileError(
