@@ -190,7 +190,7 @@ def test_a_sweep_that_is_stopped_leaves_nobody_behind_and_goes_on(tmp_path, how)
     script.write_text(SWEEP)
     command = [sys.executable, str(script), str(folder)]
     hears = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # also below a shell's `&`
-    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=hears)
+    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=hears)  # noqa: PLW1509
     _until(lambda: len(list(folder.glob("rows-*.parquet"))) >= 3)
     workers = _children(sweep.pid)
     assert len(workers) == 2
