@@ -124,6 +124,55 @@ def test_instances_that_fell_silent_are_not_taken_for_a_smaller_job():
     assert loader.problems["instances that are not heard"] >= 1
 
 
+def pods(path: Path, *series: tuple[str, int, float, range]) -> Path:
+    """A recorded answer: of each series the pod, when it was scraped first, its rate, and which scrapes there were."""
+    found = []
+    for pod, first, rate, scrapes in series:
+        for name, slope in (("events_total", rate), ("busy_total", 0.5)):
+            values = [[60_000 + first + 15 * i, str(slope * 15 * (i - scrapes[0]) + first)] for i in scrapes]
+            found.append({"metric": {"__name__": name, "stage": "work", "pod": pod}, "values": values})
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}))
+    return path
+
+
+POD_METRICS = {"events_total": ("processing_rate", "counter"), "busy_total": ("utilisation", "counter s")}
+
+
+def test_two_series_are_never_one_counter(tmp_path):
+    """Whoever forgets the label of the instances must not get one instance's rate, or the difference of two."""
+    path = pods(tmp_path / "a.json", ("a", 0, 100, range(60)), ("b", 5, 200, range(60)))
+    told = Names(POD_METRICS, operator="stage", instance="pod")
+    for step in Prometheus(path, told).history():
+        assert step.snapshot.operators["work"].processing_rate == pytest.approx(300)
+        assert step.snapshot.operators["work"].true_rate == pytest.approx(300)  # two instances, half busy
+    with pytest.raises(LoaderError, match="several series of one instance"):
+        Prometheus(path, Names(POD_METRICS, operator="stage")).history()
+
+
+def test_a_task_that_was_started_anew_is_another_series(tmp_path):
+    """In whatever order a server tells of them; nothing is differenced across the restart."""
+    old, new = ("z", 0, 100, range(22)), ("a", 0, 5000, range(22, 60))
+    for series in ((old, new), (new, old)):
+        loader = Prometheus(pods(tmp_path / "a.json", *series), Names(POD_METRICS, operator="stage"))
+        rates = [step.snapshot.operators["work"].processing_rate for step in loader.history()]
+        assert [round(rate, 6) for rate in rates[:13]] == [100.0] * 5 + [5000.0] * 8
+        assert loader.problems["processing_rate: several series of one instance "
+                               "(Names: the label instance= tells them apart)"] == 1  # fmt: skip
+
+
+def test_lines_of_two_hosts_are_not_one_counter(tmp_path):
+    path = tmp_path / "a.line"
+    path.write_text("".join(
+        f"app,stage=work,host={host} events={rate * 10 * i}i,busy={5 * i} {(600 + 10 * i) * 10**9}\n"
+        for i in range(60) for host, rate in (("a", 100), ("b", 90))
+    ))  # fmt: skip
+    metrics = {"app.events": ("processing_rate", "counter"), "app.busy": ("utilisation", "counter s")}
+    with pytest.raises(LoaderError, match="several series of one instance"):
+        InfluxDB(path, Names(metrics, operator="stage")).history()
+    found = InfluxDB(path, Names(metrics, operator="stage", instance="host")).history()
+    assert found[0].snapshot.operators["work"].processing_rate == pytest.approx(190)
+
+
 def test_storm_as_its_documentation_prints_it():
     loader = StormUI(DATA / "storm")
     history = loader.history()

@@ -28,6 +28,7 @@ from .units import Unusable
 _PRECISIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _PART_S = 3600.0  # asked for at once
 _MOST_PARTS = 10_000
+_FLUX_OWN = ("", "result", "table")  # columns that are no tags
 
 
 class InfluxDB:
@@ -159,7 +160,7 @@ class InfluxDB:
         query = {"org": self._org} if self._org is not None else None
         answer = server.answer("/api/v2/query", query, ask.encode(), headers)
         for row in _tables(answer):
-            tags = {name: value for name, value in row.items() if name and not name.startswith("_")}
+            tags = {n: value for n, value in row.items() if not n.startswith("_") and n not in _FLUX_OWN}
             try:
                 sample = (instant(_micros(row.get("_time", ""))), parse(row.get("_value", "")))
             except Unusable as reason:

@@ -2,8 +2,8 @@
 
 Windows lie on a grid of `window_s`. A counter's rate in a window is the difference of its last sample in it and its
 last sample in the window before, over the time between these two: nothing is made up beyond what was sampled. An
-operator is left out of a window in which a counter went back, in which an instance came or went, or in which not all of
-them are heard.
+operator is left out of a window in which a counter went back, in which an instance came or went, in which not all of
+them are heard, or in which two series say they are the same instance.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Track:
     last: dict[int, tuple[float, float]] = field(default_factory=dict)
     sums: dict[int, tuple[float, int]] = field(default_factory=dict)
     broken: set[int] = field(default_factory=set)  # windows in which a counter went back
-    newest: tuple[float, float] | None = None
+    whose: dict[int, int] = field(default_factory=dict)  # the series a window's samples are of
+    mixed: set[int] = field(default_factory=set)  # windows in which there are several
+    newest: dict[int, tuple[float, float]] = field(default_factory=dict)  # by series
 
 
 class Series:
@@ -87,15 +89,16 @@ class Series:
         self._units[quantity] = of
         track = self._tracks.setdefault(whose, {}).setdefault(quantity, {}).setdefault(instance, Track())
         self._limits.check("names", len(self._tracks))
+        series = hash(frozenset(pair for pair in labels.items() if isinstance(pair[1], str)))  # not the labels: many
         for sample in samples:
             self._samples += 1
             self._limits.check("samples", self._samples)
             try:
-                self._add(track, of, sample, words)
+                self._add(track, of, series, sample, words)
             except Unusable as reason:
                 self._problems.count(f"{quantity}: {reason}", f"{whose!r:.80}: {sample!r:.80}")
 
-    def _add(self, track: Track, of: Unit, sample: Any, words: bool) -> None:
+    def _add(self, track: Track, of: Unit, series: int, sample: Any, words: bool) -> None:
         if not isinstance(sample, (list, tuple)) or len(sample) < 2:
             raise Unusable("not a sample")
         try:
@@ -105,19 +108,23 @@ class Series:
         if not _EARLIEST < t < _LATEST:
             raise Unusable("not a time")
         value = number(sample[1], text=words)
-        if track.newest is not None and t <= track.newest[0]:
-            if track.newest == (t, value):
+        newest = track.newest.get(series)
+        if newest is not None and t <= newest[0]:
+            if newest == (t, value):
                 return  # the same sample again, where two answers meet
             raise Unusable("clock stepped back")
         window = math.ceil((t - self._zero) / self._w - 1e-9) - 1
-        if of.how == "total" and track.newest is not None and value < track.newest[1]:
+        if track.whose.setdefault(window, series) != series:
+            track.mixed.add(window)  # told once, with its window
+            return
+        if of.how == "total" and newest is not None and value < newest[1]:
             track.broken.add(window)
         if window not in track.sums:
             self._kept += 1
             self._limits.check("readings", self._kept)
         total, count = track.sums.get(window, (0.0, 0))
         track.sums[window] = (total + value, count + 1)
-        track.last[window] = track.newest = (t, value)
+        track.last[window] = track.newest[series] = (t, value)
 
     def windows(self, parallelism: Mapping[str, int]) -> Iterator[Window]:
         """One after the other, from the first sample to the last; `parallelism` is what should be heard."""
@@ -160,6 +167,8 @@ class Series:
             try:
                 if heard != everyone and quantity != "parallelism":
                     raise Unusable("instances that report only a part")
+                if any(index in tracks[name].mixed for name in heard):
+                    raise Unusable("several series of one instance (Names: the label instance= tells them apart)")
                 if unit.how == "now":
                     values = [_gauge(quantity, tracks[name], index) for name in sorted(heard)]
                 else:
@@ -207,5 +216,7 @@ def _gauge(quantity: str, track: Track, index: int) -> float:
 def _rate(track: Track, index: int) -> float:
     if index in track.broken:
         raise Unusable("counter was reset")
+    if track.whose[index] != track.whose[index - 1]:
+        raise Unusable("a first sample, a gap, or instances that come or go")
     (t0, before), (t1, after) = track.last[index - 1], track.last[index]
     return (after - before) / (t1 - t0)
