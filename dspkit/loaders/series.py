@@ -16,12 +16,11 @@ from typing import Any
 from .base import Limits, LoaderError, Problems
 from .lines import text
 from .names import Names
-from .units import OPTIONAL, Unit, Unusable, number
+from .units import BEYOND_S, OPTIONAL, Unit, Unusable, number
 from .windows import Window
 
 _MEAN = ("true_rate", "waited_s")  # over the instances; everything else adds up
 _SUMS = {"utilisation": "busy", "blocked": "held"}
-_EARLIEST, _LATEST = -1e11, 1e11  # seconds since 1970: others are no times
 
 
 @dataclass
@@ -105,7 +104,7 @@ class Series:
             t = number(sample[0], signed=True)
         except Unusable as reason:
             raise Unusable(f"time {reason}") from None
-        if not _EARLIEST < t < _LATEST:
+        if not abs(t) < BEYOND_S:
             raise Unusable("not a time")
         value = number(sample[1], text=words)
         newest = track.newest.get(series)

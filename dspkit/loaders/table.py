@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
 from .given import Given, given_parallelism, given_topology
 from .table_rows import read
-from .units import OPTIONAL, QUANTITIES, Unit, Unusable, number, unit, whole
+from .units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, number, unit, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ class Table:
     def history(self) -> History:
         """Read the table."""
         self.problems = Problems(strict=self._strict)
-        rows = list(self._rows())
+        rows = _in_time(self._rows(), self.problems)
         names = list(dict.fromkeys(row.operator for row in rows))
         topology = self._given.topology_for(names)
         found = _windows(rows, self._units, self._window_s, self.problems)
@@ -122,7 +122,10 @@ class Table:
                 fix="name the column with columns=, or pass parallelism=2 or parallelism={'name': 2}",
             )
         window = take("window_s") if "window_s" in raw else None
-        return _Row(take("t") * self._clock, operator, place, window, values, k)
+        t = take("t") * self._clock
+        if not abs(t) < BEYOND_S:
+            raise Unusable("t: not a time in seconds (say so with columns={'t': (name, 'ms')})")
+        return _Row(t, operator, place, window, values, k)
 
 
 def _mapping(columns: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Unit], float]:
@@ -151,6 +154,20 @@ def _mapping(columns: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Unit
     return names, units, clock
 
 
+def _in_time(rows: Iterable[_Row], problems: Problems) -> list[_Row]:
+    """Rows by time, be they written operator by operator; what steps back within an operator is dropped."""
+    last: dict[str, float] = {}
+    kept = []
+    for row in rows:
+        if row.operator in last and row.t <= last[row.operator]:
+            again = row.t == last[row.operator]
+            problems.count("second row of a window" if again else "clock stepped back", row.where)
+        else:
+            last[row.operator] = row.t
+            kept.append(row)
+    return sorted(kept, key=lambda row: row.t)
+
+
 def _windows(
     rows: list[_Row], units: Mapping[str, Unit], fixed: float | None, problems: Problems
 ) -> Iterator[windows.Window]:
@@ -163,12 +180,6 @@ def _windows(
     last: dict[str, tuple[float, dict[str, float]]] = {}
     open_: windows.Window | None = None
     for row in rows:
-        if row.operator in last and row.t < last[row.operator][0]:
-            problems.count("clock stepped back", row.where)
-            continue
-        if row.operator in last and row.t == last[row.operator][0]:
-            problems.count("second row of a window", row.where)
-            continue
         before, last[row.operator] = last.get(row.operator), (row.t, row.values)
         end = round(row.t / fixed) * fixed if fixed else row.t
         length = row.window_s if row.window_s is not None else usual
