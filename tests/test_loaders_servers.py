@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import math
 import shutil
 import socket
 import subprocess
@@ -31,6 +32,7 @@ from dspkit.loaders import (
     LoaderError,
     Names,
     Prometheus,
+    SparkEventLog,
     SparkRest,
     StormUI,
     Table,
@@ -70,6 +72,18 @@ def test_flink_one_poll_is_the_last_minute():
     assert step.deployment.parallelism == {"Source: clicks": 2, "work": 4, "Sink: store": 1}
     assert step.snapshot.edge_rates == {("Source: clicks", "work"): 1000, ("work", "Sink: store"): 3000}
     assert history.about["vertices"]["work"] == "0a448493b4782967b150582570326227"
+
+
+def test_recorded_polls_come_in_the_order_of_their_numbers(tmp_path):
+    """The tenth after the ninth: in the alphabet it comes after the first, and eight windows would be lost."""
+    job = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
+    for i in range(12):
+        shutil.copytree(DATA / "flink_polls" / "1", tmp_path / f"poll-{i}")
+        told = tmp_path / f"poll-{i}" / "jobs" / f"{job}.json"
+        told.write_text(json.dumps(json.loads(told.read_text()) | {"now": 1_795_034_640_000 + 10_000 * i}))
+    loader = FlinkRest(tmp_path)
+    assert [step.snapshot.t for step in loader.history()] == [10.0 * i for i in range(1, 12)]
+    assert not loader.problems
 
 
 def test_flink_several_polls_are_differenced():
@@ -321,8 +335,32 @@ def test_urls_that_are_none(url):
     with pytest.raises(LoaderError):
         Server(url, Limits())
     for loader in (Prometheus, SparkRest, FlinkRest, StormUI):
-        with pytest.raises((LoaderError, TypeError)):
+        with pytest.raises(LoaderError):
             loader(url, **({"topology": ["a"]} if loader is Prometheus else {})).history()
+
+
+@pytest.mark.parametrize("loader", [Prometheus, SparkRest, FlinkRest, StormUI, InfluxDB, SparkEventLog, Table])
+@pytest.mark.parametrize("path", [None, 7, b"a.csv", "", "a\0.csv"])
+def test_paths_that_are_none(loader, path):
+    with pytest.raises(LoaderError):
+        loader(path, **({"topology": ["a"]} if loader in (Prometheus, InfluxDB, Table) else {})).history()
+
+
+@pytest.mark.parametrize(("loader", "more"), [
+    (Prometheus, {"labels": ["a"]}), (Prometheus, {"rename": "a"}), (InfluxDB, {"labels": 7}),
+    (StormUI, {"headers": "a"}), (SparkRest, {"headers": ["a"]}), (SparkRest, {"window_s": "4"}),
+    (SparkEventLog, {"window_s": math.nan}), (SparkEventLog, {"window_s": -4}), (SparkEventLog, {"names": 7}),
+    (FlinkRest, {"rename": ["a"]}), (FlinkRest, {"every_s": "1"}),
+])  # fmt: skip
+def test_options_that_are_none(tmp_path, loader, more):
+    with pytest.raises(LoaderError, match=next(iter(more))):
+        loader(tmp_path, **more)
+
+
+def test_names_that_match_nothing_are_told_as_that(tmp_path):
+    path = pods(tmp_path / "a.json", ("a", 0, 100, range(60)))
+    with pytest.raises(LoaderError, match="nothing of any operator"):
+        Prometheus(path, Names({"events": "processing_rate"}, operator="stage")).history()
 
 
 def test_ids_from_a_server_are_no_paths(tmp_path, serve):

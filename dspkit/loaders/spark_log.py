@@ -15,7 +15,7 @@ from ..core import Topology
 from ..history import History
 from . import stages
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_topology
+from .given import Given, given_path, given_stages, given_topology, given_window
 from .lines import at, items, parse, read_lines
 from .spark_progress import progress
 from .stages import Batch, StageRun
@@ -53,7 +53,8 @@ class SparkEventLog:
     ):
         """`spark` is a SparkSession that reads the log; without it this process does, with little memory."""
         self.problems = Problems(strict=strict)
-        self._path, self._names, self._query, self._window_s = Path(path), names, query, window_s
+        self._path, self._query = given_path(path), query
+        self._names, self._window_s = given_stages(names), given_window(window_s)
         self._given = Given(given_topology(topology))
         self._spark, self._strict, self._limits = spark, strict, limits
 

@@ -11,7 +11,7 @@ from ..core import Topology
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_parallelism, given_topology
+from .given import Given, given_parallelism, given_topology, given_window
 from .table_rows import read
 from .units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, number, unit, whole
 
@@ -62,9 +62,7 @@ class Table:
         self._names, self._units, self._clock = _mapping(columns or {})
         self._asked = set(columns or {})
         self._text = isinstance(data, (str, Path)) and Path(data).suffix.lower() == ".csv"
-        if window_s is not None and not (isinstance(window_s, (int, float)) and 0 < window_s < float("inf")):
-            raise LoaderError(f"window_s={window_s!r}", expected="seconds above 0", fix="leave it out if unknown")
-        self._window_s = window_s
+        self._window_s = given_window(window_s)
 
     def history(self) -> History:
         """Read the table."""
