@@ -23,6 +23,10 @@ def sentences(advice: Advice) -> tuple[str, ...]:
         said.append("That is not enough to say how sure it is: record five windows or more under one load.")
     if once := _seen_once(advice):
         said.append(f"{once} ran at one parallelism only: more instances are taken to do as much each as these did.")
+    if advice.unqueued:
+        everywhere = len(advice.unqueued) == len(advice.needs.parallelism)
+        where = "" if everywhere else f" at {', '.join(advice.unqueued)}"
+        said.append(f"Nobody measured how many records wait{where}: policies are told none.")
     if advice.outlook.note:
         said.append(advice.outlook.note)
     if advice.problems:
