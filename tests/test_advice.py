@@ -327,6 +327,19 @@ class Loader:
         return _history([_snapshot(i, BUSY, 700.0) for i in range(12)], loader="FlinkRest", source="job")
 
 
+def test_a_target_that_nobody_meets_is_no_want_of_capacity():
+    data = [
+        {"t": 10.0 * i, "operator": n, "processing_rate": 90.0, "utilisation": 0.5, "parallelism": 1}
+        for i in range(1, 7) for n in ("read", "work")
+    ]  # fmt: skip
+    advice = advise(loaders.Table(pd.DataFrame(data), topology=["read", "work"]), policies=["ds2"], target_latency=1e-6)
+    assert advice.after["ds2"].keeps_up
+    assert advice.choice is None
+    told = " ".join(advice.sentences)
+    assert "No recommendation that keeps up is predicted to meet the target: the least is " in told
+    assert "is known to keep up" not in told
+
+
 def test_a_backlog_that_nobody_measured_is_no_empty_queue():
     data = [
         {"t": 10.0 * i, "operator": n, "processing_rate": 90.0, "utilisation": 0.5, "parallelism": 1, "backlog": queue}
