@@ -39,6 +39,7 @@ from dspkit.loaders import (
 )
 from dspkit.loaders.http import Server
 from dspkit.loaders.line_protocol import lines, point
+from dspkit.loaders.series import Track
 from dspkit.loaders.units import Unusable
 from dspkit.policies.ds2 import DS2
 
@@ -172,6 +173,47 @@ def test_a_task_that_was_started_anew_is_another_series(tmp_path):
         assert [round(rate, 6) for rate in rates[:13]] == [100.0] * 5 + [5000.0] * 8
         assert loader.problems["processing_rate: several series of one instance "
                                "(Names: the label instance= tells them apart)"] == 1  # fmt: skip
+
+
+def test_operators_may_be_metered_in_different_units(tmp_path):
+    """The counter of one must not be read as the other's rate."""
+    path = tmp_path / "a.line"
+    path.write_text("".join(
+        f"app,stage=read n={1000 * i}i,busy=0.5 {(600 + 10 * i) * 10**9}\n"
+        f"app,stage=work rate=100.0,busy=0.5 {(600 + 10 * i) * 10**9}\n" for i in range(30)
+    ))  # fmt: skip
+    metrics = {"app.n": ("processing_rate", "counter"), "app.rate": "processing_rate", "app.busy": "utilisation"}
+    history = InfluxDB(path, Names(metrics, operator="stage"), topology=["read", "work"]).history()
+    assert len(history) >= 3
+    for step in history:
+        assert {m.processing_rate for m in step.snapshot.operators.values()} == {100.0}
+    path.write_text(path.read_text().replace("n=", "rate=7.0,n="))  # one operator, both
+    loader = InfluxDB(path, Names(metrics, operator="stage"), topology=["read", "work"])
+    loader.history()
+    assert loader.problems["processing_rate: in two units"] == 30
+
+
+def test_instances_that_are_heard_once_each_are_not_looked_for_in_every_window(tmp_path, monkeypatch):
+    """A file of a few megabytes, each of whose lines is another instance, would take hours."""
+    looked = 0
+
+    class Looked(dict):
+        def __contains__(self, key):
+            nonlocal looked
+            looked += 1
+            return super().__contains__(key)
+
+    class Watched(Track):
+        def __init__(self, *told):
+            super().__init__(*told)
+            self.last = Looked()
+
+    monkeypatch.setattr("dspkit.loaders.series.Track", Watched)
+    path = tmp_path / "a.line"
+    path.write_text("".join(f"app,stage=work,pod={i} rate=1,busy=0.5 {10**10 * i}\n" for i in range(1, 301)))
+    told = Names({"app.rate": "processing_rate", "app.busy": "utilisation"}, operator="stage", instance="pod")
+    assert len(InfluxDB(path, told, window_s=10).history()) == 300
+    assert looked < 10 * 600
 
 
 def test_lines_of_two_hosts_are_not_one_counter(tmp_path):

@@ -20,6 +20,7 @@ from .units import BEYOND_S, OPTIONAL, Unit, Unusable, number
 from .windows import Window
 
 _MEAN = ("true_rate", "waited_s")  # over the instances; everything else adds up
+_COMES_OR_GOES = "a first sample, a gap, or instances that come or go"
 _SUMS = {"utilisation": "busy", "blocked": "held"}
 
 
@@ -27,6 +28,7 @@ _SUMS = {"utilisation": "busy", "blocked": "held"}
 class Track:
     """One instance's samples of one quantity, by window."""
 
+    of: Unit
     last: dict[int, tuple[float, float]] = field(default_factory=dict)
     sums: dict[int, tuple[float, int]] = field(default_factory=dict)
     broken: set[int] = field(default_factory=set)  # windows in which a counter went back
@@ -55,7 +57,6 @@ class Series:
         self._problems, self._limits = problems, limits
         self._rename, self._labels = dict(rename or {}), dict(labels or {})
         self._tracks: dict[str, dict[str, dict[str, Track]]] = {}  # operator, quantity, instance
-        self._units: dict[str, Unit] = {}
         self._samples = self._kept = 0  # taken, and what is kept of them: one an instance, quantity and window
         self._jobs: set[str] = set()
 
@@ -85,19 +86,22 @@ class Series:
                 fix=f"choose it with labels={{{self._names.job!r}: ...}}",
             )
         whose = self._rename.get(whose, whose)
-        self._units[quantity] = of
-        track = self._tracks.setdefault(whose, {}).setdefault(quantity, {}).setdefault(instance, Track())
+        track = self._tracks.setdefault(whose, {}).setdefault(quantity, {}).setdefault(instance, Track(of))
         self._limits.check("names", len(self._tracks))
-        series = hash(frozenset(pair for pair in labels.items() if isinstance(pair[1], str)))  # not the labels: many
+        if track.of != of:
+            self._problems.count(f"{quantity}: in two units", f"{whose!r:.80}: {metric!r:.80}")
+            return
+        told = frozenset(pair for pair in labels.items() if isinstance(pair[1], str))
+        series = hash((metric, told))  # not the labels themselves: there may be many
         for sample in samples:
             self._samples += 1
             self._limits.check("samples", self._samples)
             try:
-                self._add(track, of, series, sample, words)
+                self._add(track, series, sample, words)
             except Unusable as reason:
                 self._problems.count(f"{quantity}: {reason}", f"{whose!r:.80}: {sample!r:.80}")
 
-    def _add(self, track: Track, of: Unit, series: int, sample: Any, words: bool) -> None:
+    def _add(self, track: Track, series: int, sample: Any, words: bool) -> None:
         if not isinstance(sample, (list, tuple)) or len(sample) < 2:
             raise Unusable("not a sample")
         try:
@@ -116,7 +120,7 @@ class Series:
         if track.whose.setdefault(window, series) != series:
             track.mixed.add(window)  # told once, with its window
             return
-        if of.how == "total" and newest is not None and value < newest[1]:
+        if track.of.how == "total" and newest is not None and value < newest[1]:
             track.broken.add(window)
         if window not in track.sums:
             self._kept += 1
@@ -127,18 +131,26 @@ class Series:
 
     def windows(self, parallelism: Mapping[str, int]) -> Iterator[Window]:
         """One after the other, from the first sample to the last; `parallelism` is what should be heard."""
-        seen = {w for of in self._tracks.values() for tracks in of.values() for t in tracks.values() for w in t.last}
-        for index in sorted(seen):
+        places: dict[int, list[tuple[str, str, str]]] = {}  # who is heard in a window: many may be, in few
+        for operator, of in self._tracks.items():
+            for quantity, tracks in of.items():
+                for instance, track in tracks.items():
+                    for index in track.last:
+                        places.setdefault(index, []).append((operator, quantity, instance))
+        now: dict[str, dict[str, dict[str, Track]]] = {}
+        for index in sorted(places):
+            earlier, now = now if index - 1 in places else {}, self._at(places[index])
             end = self._zero + (index + 1) * self._w
             made = Window(end - self._w, end, f"window that ends at {end:.3f}")
             readings: dict[str, dict[str, float]] = {}
             counts: dict[str, int] = {}
-            for operator, of in self._tracks.items():
+            for operator, of in now.items():
                 where = f"{made.where}: {operator!r}"
+                count = len(_heard(of))
                 try:
-                    reading, k = self._reading(of, index, where)
+                    reading, k = self._reading(of, earlier.get(operator, {}), index, where)
                     k = k or parallelism.get(operator)
-                    if self._names.instance and (count := len(_heard(of, index))) != (k or count):
+                    if self._names.instance and count != (k or count):
                         raise Unusable("instances that are not heard")
                 except Unusable as reason:
                     self._problems.count(str(reason), where)
@@ -146,66 +158,68 @@ class Series:
                     continue
                 if reading:
                     readings[operator] = reading
-                    counts[operator] = k or (len(_heard(of, index)) if self._names.instance else 1)
+                    counts[operator] = k or (count if self._names.instance else 1)
             if readings:
                 made.readings, made.parallelism = readings, counts
                 yield made
 
+    def _at(self, heard: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, dict[str, Track]]]:
+        """These of the tracks."""
+        found: dict[str, dict[str, dict[str, Track]]] = {}
+        for operator, quantity, instance in heard:
+            track = self._tracks[operator][quantity][instance]
+            found.setdefault(operator, {}).setdefault(quantity, {})[instance] = track
+        return found
+
     def _reading(
-        self, of: Mapping[str, Mapping[str, Track]], index: int, where: str
+        self,
+        of: Mapping[str, Mapping[str, Track]],
+        earlier: Mapping[str, Mapping[str, Track]],
+        index: int,
+        where: str,
     ) -> tuple[dict[str, float], int | None]:
-        """What is known of an operator in this window, and its instances if a metric says so."""
+        """What the tracks that are heard in this window say of an operator, and its instances if a metric does."""
         reading: dict[str, float] = {}
         k: int | None = None
-        everyone = _heard(of, index)
+        everyone = _heard(of)
         for quantity, tracks in of.items():
-            unit = self._units[quantity]
-            heard = {name for name, track in tracks.items() if index in track.last}
-            if not heard:
-                continue
             try:
-                if heard != everyone and quantity != "parallelism":
+                if {*tracks} != everyone and quantity != "parallelism":
                     raise Unusable("instances that report only a part")
-                if any(index in tracks[name].mixed for name in heard):
+                if any(index in track.mixed for track in tracks.values()):
                     raise Unusable("several series of one instance (Names: the label instance= tells them apart)")
-                if unit.how == "now":
-                    values = [_gauge(quantity, tracks[name], index) for name in sorted(heard)]
-                else:
-                    before = {name for name, track in tracks.items() if index - 1 in track.last}
-                    if heard != before:
-                        raise Unusable("a first sample, a gap, or instances that come or go")
-                    values = [_rate(tracks[name], index) for name in sorted(heard)]
+                counted = any(track.of.how != "now" for track in tracks.values())
+                if counted and {*tracks} != {*earlier.get(quantity, ())}:
+                    raise Unusable(_COMES_OR_GOES)
+                values = [_value(quantity, tracks[name], index) * tracks[name].of.factor for name in sorted(tracks)]
             except Unusable as reason:
                 if quantity not in OPTIONAL:
                     raise Unusable(f"{quantity}: {reason}") from None
                 self._problems.count(f"{quantity}: {reason}", f"{where}: taken as not measured")
                 continue
-            total = sum(values) * unit.factor
+            total = sum(values)
             if quantity == "parallelism":
                 k = round(max(values))
                 if not 1 <= k <= 1_000_000:
                     raise Unusable("parallelism: not a number of instances")
             elif quantity in _MEAN:
                 reading[quantity] = total / len(values)
-            elif quantity in _SUMS and (self._names.instance or unit.how != "now"):
+            elif quantity in _SUMS and (self._names.instance or counted):
                 reading[_SUMS[quantity]] = total
             else:
                 reading[quantity] = total
         return reading, k
 
 
-def _heard(of: Mapping[str, Mapping[str, Track]], index: int) -> set[str]:
+def _heard(of: Mapping[str, Mapping[str, Track]]) -> set[str]:
     """The instances that any quantity is known of."""
-    return {
-        name
-        for quantity, tracks in of.items()
-        if quantity != "parallelism"
-        for name, track in tracks.items()
-        if index in track.last
-    }
+    return {name for quantity, tracks in of.items() if quantity != "parallelism" for name in tracks}
 
 
-def _gauge(quantity: str, track: Track, index: int) -> float:
+def _value(quantity: str, track: Track, index: int) -> float:
+    """In the track's own unit."""
+    if track.of.how != "now":
+        return _rate(track, index)
     if quantity in ("backlog", "parallelism"):
         return track.last[index][1]
     total, count = track.sums[index]
@@ -216,6 +230,6 @@ def _rate(track: Track, index: int) -> float:
     if index in track.broken:
         raise Unusable("counter was reset")
     if track.whose[index] != track.whose[index - 1]:
-        raise Unusable("a first sample, a gap, or instances that come or go")
+        raise Unusable(_COMES_OR_GOES)
     (t0, before), (t1, after) = track.last[index - 1], track.last[index]
     return (after - before) / (t1 - t0)
