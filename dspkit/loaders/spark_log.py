@@ -115,7 +115,7 @@ class Log:
         self._job_of: dict[int, int] = {}
         self._jobs: dict[int, tuple[str, int, float, list[int]]] = {}  # query, batch, when it began, stages
         self._batches: dict[tuple[str, int], Batch] = {}
-        self._progress: dict[int, list[tuple[str, float]]] = {}
+        self._progress: dict[tuple[str, int], float] = {}  # what was left, as told last
         self._stages = 0
 
     def take(self, line: bytes | str, where: str, tasks: int = 1) -> None:
@@ -140,9 +140,8 @@ class Log:
         """All batches whose jobs ended well."""
         for job in self._jobs:
             self._problems.count("job without an end", f"job {job}")
-        for (query, batch_number), batch in self._batches.items():
-            if told := [left for name, left in self._progress.get(batch_number, ()) if name == query]:
-                batch.backlog = told[-1]
+        for key, batch in self._batches.items():
+            batch.backlog = self._progress.get(key)
         return list(self._batches.values())
 
     def _run(self, stage: int) -> StageRun:
@@ -215,7 +214,8 @@ class Log:
         told = progress(event)
         if told["backlog"] is not None:
             query = at(event, "progress", "id")
-            self._progress.setdefault(told["batch"], []).append((str(query)[:200], told["backlog"]))
+            self._progress[str(query)[:200], told["batch"]] = told["backlog"]
+            self._limits.check("readings", len(self._progress))
 
 
 def _metric(metrics: Any, name: str) -> float:
