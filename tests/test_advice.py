@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -26,6 +27,7 @@ from dspkit import (
     run,
     workload,
 )
+from dspkit.advice import tables
 from dspkit.advice.evidence import evidence
 from dspkit.advice.needs import needs
 from dspkit.advice.settings import settings as to_change
@@ -323,6 +325,37 @@ class Loader:
 
     def history(self):
         return _history([_snapshot(i, BUSY, 700.0) for i in range(12)], loader="FlinkRest", source="job")
+
+
+def test_a_target_that_nobody_meets_is_no_want_of_capacity():
+    data = [
+        {"t": 10.0 * i, "operator": n, "processing_rate": 90.0, "utilisation": 0.5, "parallelism": 1}
+        for i in range(1, 7) for n in ("read", "work")
+    ]  # fmt: skip
+    advice = advise(loaders.Table(pd.DataFrame(data), topology=["read", "work"]), policies=["ds2"], target_latency=1e-6)
+    assert advice.after["ds2"].keeps_up
+    assert advice.choice is None
+    told = " ".join(advice.sentences)
+    assert "No recommendation that keeps up is predicted to meet the target: the least is " in told
+    assert "is known to keep up" not in told
+
+
+def test_a_backlog_that_nobody_measured_is_no_empty_queue():
+    data = [
+        {"t": 10.0 * i, "operator": n, "processing_rate": 90.0, "utilisation": 0.5, "parallelism": 1, "backlog": queue}
+        for i in range(1, 7) for n, queue in (("read", 40.0), ("work", None))
+    ]  # fmt: skip
+    frame = pd.DataFrame(data)
+    for loaded, waiting, said in (
+        (frame, ["40", "unknown"], "wait at work: policies"),
+        (frame.drop(columns="backlog"), ["unknown", "unknown"], "wait: policies"),
+        (frame.fillna(0.0), ["40", "0"], None),
+    ):
+        advice = advise(loaders.Table(loaded, topology=["read", "work"]), policies=["ds2"])
+        assert list(tables.read_operators(advice)["waiting"]) == waiting
+        told = [s for s in advice.sentences if "Nobody measured how many records" in s]
+        assert len(told) == (said is not None)
+        assert all(said in s for s in told)
 
 
 def test_a_loader_is_read_and_its_problems_are_told():

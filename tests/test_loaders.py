@@ -134,6 +134,27 @@ def test_a_counter_that_was_reset_or_skipped_gives_no_rate():
     assert {m.processing_rate for s in history for m in s.snapshot.operators.values()} == {1000.0}
 
 
+def test_a_table_may_be_written_operator_by_operator():
+    by_operator = sorted(rows(8), key=lambda row: row["operator"], reverse=True)
+    assert by_operator[0]["operator"] == by_operator[7]["operator"]
+    for columns in ({}, {"processing_rate": ("n", "counter")}):
+        for data in (rows(8), by_operator):
+            history, problems = load([row | {"n": 1000.0 * row["t"]} for row in data], columns=columns)
+            assert len(history) == (7 if columns else 8)
+            assert "clock stepped back" not in problems
+            assert {len(step.snapshot.operators) for step in history} == {2}
+
+
+def test_milliseconds_are_not_taken_for_seconds():
+    """Rates of counters would be a thousandth."""
+    data = [row | {"n": 1000.0 * row["t"], "t": 1.7e12 + 1000 * row["t"]} for row in rows(8)]
+    counted = {"processing_rate": ("n", "counter")}
+    with pytest.raises(LoaderError, match="not a time in seconds"):
+        load(data, columns=counted)
+    history, _ = load(data, columns=counted | {"t": ("t", "ms")})
+    assert {m.processing_rate for s in history for m in s.snapshot.operators.values()} == {1000.0}
+
+
 def test_windows_that_overlap_are_dropped_and_gaps_are_told():
     data = [row | {"window_s": 10.0} for row in rows(6) if row["t"] != 30]
     data += [row | {"t": 65.0, "window_s": 10.0} for row in rows(1)]

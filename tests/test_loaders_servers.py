@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import math
 import shutil
 import socket
 import subprocess
@@ -31,12 +32,14 @@ from dspkit.loaders import (
     LoaderError,
     Names,
     Prometheus,
+    SparkEventLog,
     SparkRest,
     StormUI,
     Table,
 )
 from dspkit.loaders.http import Server
 from dspkit.loaders.line_protocol import lines, point
+from dspkit.loaders.series import Track
 from dspkit.loaders.units import Unusable
 from dspkit.policies.ds2 import DS2
 
@@ -70,6 +73,18 @@ def test_flink_one_poll_is_the_last_minute():
     assert step.deployment.parallelism == {"Source: clicks": 2, "work": 4, "Sink: store": 1}
     assert step.snapshot.edge_rates == {("Source: clicks", "work"): 1000, ("work", "Sink: store"): 3000}
     assert history.about["vertices"]["work"] == "0a448493b4782967b150582570326227"
+
+
+def test_recorded_polls_come_in_the_order_of_their_numbers(tmp_path):
+    """The tenth after the ninth: in the alphabet it comes after the first, and eight windows would be lost."""
+    job = "a1b2c3d4e5f60718293a4b5c6d7e8f90"
+    for i in range(12):
+        shutil.copytree(DATA / "flink_polls" / "1", tmp_path / f"poll-{i}")
+        told = tmp_path / f"poll-{i}" / "jobs" / f"{job}.json"
+        told.write_text(json.dumps(json.loads(told.read_text()) | {"now": 1_795_034_640_000 + 10_000 * i}))
+    loader = FlinkRest(tmp_path)
+    assert [step.snapshot.t for step in loader.history()] == [10.0 * i for i in range(1, 12)]
+    assert not loader.problems
 
 
 def test_flink_several_polls_are_differenced():
@@ -122,6 +137,96 @@ def test_instances_that_fell_silent_are_not_taken_for_a_smaller_job():
     history = loader.history()
     assert all("work" not in s.snapshot.operators for s in history)
     assert loader.problems["instances that are not heard"] >= 1
+
+
+def pods(path: Path, *series: tuple[str, int, float, range]) -> Path:
+    """A recorded answer: of each series the pod, when it was scraped first, its rate, and which scrapes there were."""
+    found = []
+    for pod, first, rate, scrapes in series:
+        for name, slope in (("events_total", rate), ("busy_total", 0.5)):
+            values = [[60_000 + first + 15 * i, str(slope * 15 * (i - scrapes[0]) + first)] for i in scrapes]
+            found.append({"metric": {"__name__": name, "stage": "work", "pod": pod}, "values": values})
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}))
+    return path
+
+
+POD_METRICS = {"events_total": ("processing_rate", "counter"), "busy_total": ("utilisation", "counter s")}
+
+
+def test_two_series_are_never_one_counter(tmp_path):
+    """Whoever forgets the label of the instances must not get one instance's rate, or the difference of two."""
+    path = pods(tmp_path / "a.json", ("a", 0, 100, range(60)), ("b", 5, 200, range(60)))
+    told = Names(POD_METRICS, operator="stage", instance="pod")
+    for step in Prometheus(path, told).history():
+        assert step.snapshot.operators["work"].processing_rate == pytest.approx(300)
+        assert step.snapshot.operators["work"].true_rate == pytest.approx(300)  # two instances, half busy
+    with pytest.raises(LoaderError, match="several series of one instance"):
+        Prometheus(path, Names(POD_METRICS, operator="stage")).history()
+
+
+def test_a_task_that_was_started_anew_is_another_series(tmp_path):
+    """In whatever order a server tells of them; nothing is differenced across the restart."""
+    old, new = ("z", 0, 100, range(22)), ("a", 0, 5000, range(22, 60))
+    for series in ((old, new), (new, old)):
+        loader = Prometheus(pods(tmp_path / "a.json", *series), Names(POD_METRICS, operator="stage"))
+        rates = [step.snapshot.operators["work"].processing_rate for step in loader.history()]
+        assert [round(rate, 6) for rate in rates[:13]] == [100.0] * 5 + [5000.0] * 8
+        assert loader.problems["processing_rate: several series of one instance "
+                               "(Names: the label instance= tells them apart)"] == 1  # fmt: skip
+
+
+def test_operators_may_be_metered_in_different_units(tmp_path):
+    """The counter of one must not be read as the other's rate."""
+    path = tmp_path / "a.line"
+    path.write_text("".join(
+        f"app,stage=read n={1000 * i}i,busy=0.5 {(600 + 10 * i) * 10**9}\n"
+        f"app,stage=work rate=100.0,busy=0.5 {(600 + 10 * i) * 10**9}\n" for i in range(30)
+    ))  # fmt: skip
+    metrics = {"app.n": ("processing_rate", "counter"), "app.rate": "processing_rate", "app.busy": "utilisation"}
+    history = InfluxDB(path, Names(metrics, operator="stage"), topology=["read", "work"]).history()
+    assert len(history) >= 3
+    for step in history:
+        assert {m.processing_rate for m in step.snapshot.operators.values()} == {100.0}
+    path.write_text(path.read_text().replace("n=", "rate=7.0,n="))  # one operator, both
+    loader = InfluxDB(path, Names(metrics, operator="stage"), topology=["read", "work"])
+    loader.history()
+    assert loader.problems["processing_rate: in two units"] == 30
+
+
+def test_instances_that_are_heard_once_each_are_not_looked_for_in_every_window(tmp_path, monkeypatch):
+    """A file of a few megabytes, each of whose lines is another instance, would take hours."""
+    looked = 0
+
+    class Looked(dict):
+        def __contains__(self, key):
+            nonlocal looked
+            looked += 1
+            return super().__contains__(key)
+
+    class Watched(Track):
+        def __init__(self, *told):
+            super().__init__(*told)
+            self.last = Looked()
+
+    monkeypatch.setattr("dspkit.loaders.series.Track", Watched)
+    path = tmp_path / "a.line"
+    path.write_text("".join(f"app,stage=work,pod={i} rate=1,busy=0.5 {10**10 * i}\n" for i in range(1, 301)))
+    told = Names({"app.rate": "processing_rate", "app.busy": "utilisation"}, operator="stage", instance="pod")
+    assert len(InfluxDB(path, told, window_s=10).history()) == 300
+    assert looked < 10 * 600
+
+
+def test_lines_of_two_hosts_are_not_one_counter(tmp_path):
+    path = tmp_path / "a.line"
+    path.write_text("".join(
+        f"app,stage=work,host={host} events={rate * 10 * i}i,busy={5 * i} {(600 + 10 * i) * 10**9}\n"
+        for i in range(60) for host, rate in (("a", 100), ("b", 90))
+    ))  # fmt: skip
+    metrics = {"app.events": ("processing_rate", "counter"), "app.busy": ("utilisation", "counter s")}
+    with pytest.raises(LoaderError, match="several series of one instance"):
+        InfluxDB(path, Names(metrics, operator="stage")).history()
+    found = InfluxDB(path, Names(metrics, operator="stage", instance="host")).history()
+    assert found[0].snapshot.operators["work"].processing_rate == pytest.approx(190)
 
 
 def test_storm_as_its_documentation_prints_it():
@@ -272,8 +377,32 @@ def test_urls_that_are_none(url):
     with pytest.raises(LoaderError):
         Server(url, Limits())
     for loader in (Prometheus, SparkRest, FlinkRest, StormUI):
-        with pytest.raises((LoaderError, TypeError)):
+        with pytest.raises(LoaderError):
             loader(url, **({"topology": ["a"]} if loader is Prometheus else {})).history()
+
+
+@pytest.mark.parametrize("loader", [Prometheus, SparkRest, FlinkRest, StormUI, InfluxDB, SparkEventLog, Table])
+@pytest.mark.parametrize("path", [None, 7, b"a.csv", "", "a\0.csv"])
+def test_paths_that_are_none(loader, path):
+    with pytest.raises(LoaderError):
+        loader(path, **({"topology": ["a"]} if loader in (Prometheus, InfluxDB, Table) else {})).history()
+
+
+@pytest.mark.parametrize(("loader", "more"), [
+    (Prometheus, {"labels": ["a"]}), (Prometheus, {"rename": "a"}), (InfluxDB, {"labels": 7}),
+    (StormUI, {"headers": "a"}), (SparkRest, {"headers": ["a"]}), (SparkRest, {"window_s": "4"}),
+    (SparkEventLog, {"window_s": math.nan}), (SparkEventLog, {"window_s": -4}), (SparkEventLog, {"names": 7}),
+    (FlinkRest, {"rename": ["a"]}), (FlinkRest, {"every_s": "1"}),
+])  # fmt: skip
+def test_options_that_are_none(tmp_path, loader, more):
+    with pytest.raises(LoaderError, match=next(iter(more))):
+        loader(tmp_path, **more)
+
+
+def test_names_that_match_nothing_are_told_as_that(tmp_path):
+    path = pods(tmp_path / "a.json", ("a", 0, 100, range(60)))
+    with pytest.raises(LoaderError, match="nothing of any operator"):
+        Prometheus(path, Names({"events": "processing_rate"}, operator="stage")).history()
 
 
 def test_ids_from_a_server_are_no_paths(tmp_path, serve):

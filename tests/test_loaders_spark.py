@@ -181,6 +181,13 @@ def test_a_log_of_lies_cannot_fill_the_memory(tmp_path):
     assert loader.problems["not JSON"] == 1
 
 
+def test_a_log_of_progress_alone_cannot_fill_the_memory(tmp_path):
+    name = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+    lines = [json.dumps({"Event": name, "progress": json.loads(progress(i))}) for i in range(20)]
+    with pytest.raises(LoaderError, match="readings"):
+        SparkEventLog(write(tmp_path / "log", lines), limits=Limits(readings=10)).history()
+
+
 def test_several_queries_are_told_apart(tmp_path):
     other = "0" * 36
     lines = list(events(3)) + [line.replace('ID":', 'ID":9') for line in events(3, query=other)]

@@ -59,6 +59,12 @@ class Advice:
         """Whether nothing comes in."""
         return all(k.value == 0 for k in self.needs.demand.values())
 
+    @property
+    def unqueued(self) -> list[str]:
+        """Operators of which nobody measured how many records wait: their backlog of 0 stands for that."""
+        told = self.history.about.get("backlog_unmeasured", ())
+        return [n for n in self.history.topology.order if isinstance(told, (list, tuple)) and n in told]
+
     @cached_property
     def after(self) -> Mapping[str, After]:
         """By policy, what its deployment would do at the present load."""

@@ -15,6 +15,8 @@ from . import tables
 if TYPE_CHECKING:
     from .advice import Advice
 
+_NOT_SHOWN = ("reference", "code", "dropped", "vertices", "backlog_unmeasured")  # or elsewhere on the page
+
 
 def write(advice: Advice, path: str | Path | None, *, title: str, overwrite: bool) -> Path:
     """One HTML file: the answer, the operators, the policies with their reasons, what to change."""
@@ -37,7 +39,7 @@ def write(advice: Advice, path: str | Path | None, *, title: str, overwrite: boo
     if advice.problems:
         dropped = pd.DataFrame(list(advice.problems.items()), columns=["dropped while loading", "times"])
         sections.append(Section("What was dropped", table=dropped))
-    about = {k: v for k, v in advice.history.about.items() if k not in ("reference", "code", "dropped", "vertices")}
+    about = {k: v for k, v in advice.history.about.items() if k not in _NOT_SHOWN}
     about |= {"engine": advice.engine}
     if advice.target_latency is not None:
         about["latency target, s"] = advice.target_latency

@@ -111,7 +111,7 @@ def read_operators(advice: Advice) -> pd.DataFrame:
                 "busy": _percent(m.utilisation if m else None),
                 "load": share(needs.load(name)),
                 "ETP": _percent(float(shares[name])),
-                "waiting": _number(m.backlog if m else None),
+                "waiting": _number(m.backlog if m and name not in advice.unqueued else None),
             }
         )
     return pd.DataFrame(rows)

@@ -23,6 +23,10 @@ def sentences(advice: Advice) -> tuple[str, ...]:
         said.append("That is not enough to say how sure it is: record five windows or more under one load.")
     if once := _seen_once(advice):
         said.append(f"{once} ran at one parallelism only: more instances are taken to do as much each as these did.")
+    if advice.unqueued:
+        everywhere = len(advice.unqueued) == len(advice.needs.parallelism)
+        where = "" if everywhere else f" at {', '.join(advice.unqueued)}"
+        said.append(f"Nobody measured how many records wait{where}: policies are told none.")
     if advice.outlook.note:
         said.append(advice.outlook.note)
     if advice.problems:
@@ -100,6 +104,10 @@ def _choice(advice: Advice) -> list[str]:
     if advice.idle:
         return ["What policies say of an idle job is the least they know: record it at work."]
     if advice.choice is None:
+        late = [a.latency_s for a in advice.after.values() if a.keeps_up and a.latency_s is not None]
+        if late and advice.target_latency is not None:
+            told = f"the least is {seconds(min(late))}, the target {seconds(advice.target_latency)}"
+            return [f"No recommendation that keeps up is predicted to meet the target: {told}."]
         why = "; ".join(dict.fromkeys(note for after in advice.after.values() for note in after.notes))
         return (
             [f"No recommendation is known to keep up with the load{f': {why}' if why else ''}."] if advice.after else []

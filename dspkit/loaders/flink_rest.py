@@ -22,9 +22,10 @@ from ..errors import DspkitError
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
+from .given import given_names, given_path
 from .http import Server, is_url
 from .lines import at, items, text
-from .recorded import read_json
+from .recorded import in_order, read_json
 from .units import Unusable, number, whole
 
 _ID = re.compile(r"[0-9a-zA-Z_-]{1,64}")
@@ -70,10 +71,12 @@ class FlinkRest:
         limits: Limits = LIMITS,
     ):
         self.problems = Problems(strict=strict)
-        if not (isinstance(polls, int) and 1 <= polls <= 100_000 and 0 < every_s < 1e6):
+        if not (
+            isinstance(polls, int) and isinstance(every_s, (int, float)) and 1 <= polls <= 100_000 and 0 < every_s < 1e6
+        ):
             raise LoaderError(f"polls={polls!r}, every_s={every_s!r}", expected="1 or more, seconds", fix="correct it")
         self._url, self._job, self._polls, self._every_s = url, job, polls, every_s
-        self._rename, self._headers = dict(rename or {}), headers
+        self._rename, self._headers = given_names("rename", rename), given_names("headers", headers)
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
@@ -98,9 +101,9 @@ class FlinkRest:
                     time.sleep(self._every_s)
                 yield self._poll(Server(str(self._url), self._limits, self._headers).json)  # a deadline each
             return
-        folder = Path(self._url)
+        folder = given_path(self._url)
         folders = (
-            [folder] if (folder / "jobs").is_dir() else sorted(p for p in folder.glob("*") if (p / "jobs").is_dir())
+            [folder] if (folder / "jobs").is_dir() else in_order(p for p in folder.glob("*") if (p / "jobs").is_dir())
         )
         if not folders:
             raise LoaderError(f"{folder}, without a folder jobs", expected="recorded answers", fix="see FlinkRest")

@@ -1,9 +1,10 @@
-"""What a user tells a loader beside the metrics: the graph of operators, and how many instances there are."""
+"""What a user tells a loader beside the metrics: where they lie, the graph of operators, and how many instances."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..core import Operator, Topology
 from ..errors import DspkitError
@@ -32,6 +33,10 @@ class Given:
             return self.topology
         if len(names) == 1:
             return Topology((Operator(names[0]),))
+        if not names:
+            raise LoaderError(
+                "nothing of any operator", expected="metrics of the names that were told", fix="compare with the source"
+            )
         raise LoaderError(
             f"operators {', '.join(map(repr, names))!s:.300} without their edges",
             expected="a topology",
@@ -46,6 +51,34 @@ class Given:
             )
         every = dict.fromkeys(topology.order, self.parallelism[""]) if "" in self.parallelism else {}
         return every | {n: k for n, k in self.parallelism.items() if n}
+
+
+def given_path(path: object) -> Path:
+    """A path that can be one."""
+    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
+        raise LoaderError(f"{path!r:.200}", expected="a path", fix="pass that of a file or folder, or a url")
+    return Path(path)
+
+
+def given_window(window_s: float | None) -> float | None:
+    """How long a window is, if that was told."""
+    if window_s is not None and not (isinstance(window_s, (int, float)) and 0 < window_s < float("inf")):
+        raise LoaderError(f"window_s={window_s!r}", expected="seconds above 0", fix="leave it out if unknown")
+    return window_s
+
+
+def given_stages(names: Sequence[str] | None) -> list[str] | None:
+    """What stages are called, in the order of their ids."""
+    if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+        raise LoaderError(f"names={names!r:.200}", expected="a name for each stage", fix="as in ['read', 'count']")
+    return None if names is None else list(names)
+
+
+def given_names(what: str, told: Mapping[str, str] | None) -> dict[str, str]:
+    """A mapping of text to text, as `labels`, `rename` and `headers` are."""
+    if told is not None and not isinstance(told, Mapping):
+        raise LoaderError(f"{what}={told!r:.200}", expected="a mapping", fix=f"as in {what}={{'a': 'b'}}")
+    return dict(told or {})
 
 
 def given_topology(topology: Topology | Sequence[str] | None) -> Topology | None:

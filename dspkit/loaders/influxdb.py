@@ -15,7 +15,7 @@ from ..core import Topology
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_parallelism, given_topology
+from .given import Given, given_names, given_parallelism, given_path, given_topology
 from .http import Server, is_url
 from .line_protocol import point
 from .lines import at, items, parse, read_lines
@@ -28,6 +28,7 @@ from .units import Unusable
 _PRECISIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _PART_S = 3600.0  # asked for at once
 _MOST_PARTS = 10_000
+_FLUX_OWN = ("", "result", "table")  # columns that are no tags
 
 
 class InfluxDB:
@@ -72,8 +73,9 @@ class InfluxDB:
         self._database, self._bucket, self._org = database, bucket, org
         self._given = Given(given_topology(topology), given_parallelism(parallelism))
         self._start, self._end = span(start_s, end_s)
-        self._factor, self._labels, self._rename = _PRECISIONS[precision], labels, rename
-        self._headers = {**({"Authorization": f"Token {token}"} if token else {}), **(headers or {})}
+        self._factor = _PRECISIONS[precision]
+        self._labels, self._rename = given_names("labels", labels), given_names("rename", rename)
+        self._headers = {**({"Authorization": f"Token {token}"} if token else {}), **given_names("headers", headers)}
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
@@ -83,7 +85,7 @@ class InfluxDB:
             self._names, self._window_s, self.problems, self._limits, rename=self._rename, labels=self._labels
         )
         if not is_url(self._url):
-            self._file(series, Path(self._url))
+            self._file(series, given_path(self._url))
         else:
             self._ask(series)
         topology = self._given.topology_for(series.operators)
@@ -159,7 +161,7 @@ class InfluxDB:
         query = {"org": self._org} if self._org is not None else None
         answer = server.answer("/api/v2/query", query, ask.encode(), headers)
         for row in _tables(answer):
-            tags = {name: value for name, value in row.items() if name and not name.startswith("_")}
+            tags = {n: value for n, value in row.items() if not n.startswith("_") and n not in _FLUX_OWN}
             try:
                 sample = (instant(_micros(row.get("_time", ""))), parse(row.get("_value", "")))
             except Unusable as reason:

@@ -16,11 +16,11 @@ from ..core import Topology
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_parallelism, given_topology
+from .given import Given, given_names, given_parallelism, given_path, given_topology
 from .http import Server, is_url
 from .lines import at, items
 from .names import FLINK, Names
-from .recorded import read_json
+from .recorded import in_order, read_json
 from .series import Series
 
 _PART_S = 1800.0  # asked for at once
@@ -58,7 +58,8 @@ class Prometheus:
         self._url, self._names, self._window_s = url, names, window_s
         self._given = Given(given_topology(topology), given_parallelism(parallelism))
         self._start, self._end = span(start_s, end_s)
-        self._labels, self._rename, self._headers = dict(labels or {}), rename, headers
+        self._labels, self._rename = given_names("labels", labels), given_names("rename", rename)
+        self._headers = given_names("headers", headers)
         if wrong := [name for name in self._labels if not _LABEL.fullmatch(str(name))]:
             raise LoaderError(f"label {wrong[0]!r}", expected="the name of a label", fix="correct labels=")
         self._strict, self._limits = strict, limits
@@ -94,8 +95,8 @@ class Prometheus:
 
     def _answers(self) -> Iterator[tuple[str | None, Any]]:
         if not is_url(self._url):
-            path = Path(self._url)
-            files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+            path = given_path(self._url)
+            files = in_order(path.glob("*.json")) if path.is_dir() else [path]
             self._limits.check("names", len(files))
             yield from ((None, read_json(file, self._limits)) for file in files)
             return

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from .base import Limits, LoaderError
 from .lines import parse
 from .units import Unusable
+
+
+def in_order(paths: Iterable[Path]) -> list[Path]:
+    """By name, with numbers as numbers: 10 comes after 9."""
+    return sorted(paths, key=lambda p: [(part.zfill(40), part) for part in re.split(r"(\d+)", p.name)])
 
 
 def read_json(path: Path, limits: Limits) -> Any:

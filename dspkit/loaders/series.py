@@ -2,8 +2,8 @@
 
 Windows lie on a grid of `window_s`. A counter's rate in a window is the difference of its last sample in it and its
 last sample in the window before, over the time between these two: nothing is made up beyond what was sampled. An
-operator is left out of a window in which a counter went back, in which an instance came or went, or in which not all of
-them are heard.
+operator is left out of a window in which a counter went back, in which an instance came or went, in which not all of
+them are heard, or in which two series say they are the same instance.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from typing import Any
 from .base import Limits, LoaderError, Problems
 from .lines import text
 from .names import Names
-from .units import OPTIONAL, Unit, Unusable, number
+from .units import BEYOND_S, OPTIONAL, Unit, Unusable, number
 from .windows import Window
 
 _MEAN = ("true_rate", "waited_s")  # over the instances; everything else adds up
+_COMES_OR_GOES = "a first sample, a gap, or instances that come or go"
 _SUMS = {"utilisation": "busy", "blocked": "held"}
-_EARLIEST, _LATEST = -1e11, 1e11  # seconds since 1970: others are no times
 
 
 @dataclass
 class Track:
     """One instance's samples of one quantity, by window."""
 
+    of: Unit
     last: dict[int, tuple[float, float]] = field(default_factory=dict)
     sums: dict[int, tuple[float, int]] = field(default_factory=dict)
     broken: set[int] = field(default_factory=set)  # windows in which a counter went back
-    newest: tuple[float, float] | None = None
+    whose: dict[int, int] = field(default_factory=dict)  # the series a window's samples are of
+    mixed: set[int] = field(default_factory=set)  # windows in which there are several
+    newest: dict[int, tuple[float, float]] = field(default_factory=dict)  # by series
 
 
 class Series:
@@ -54,7 +57,6 @@ class Series:
         self._problems, self._limits = problems, limits
         self._rename, self._labels = dict(rename or {}), dict(labels or {})
         self._tracks: dict[str, dict[str, dict[str, Track]]] = {}  # operator, quantity, instance
-        self._units: dict[str, Unit] = {}
         self._samples = self._kept = 0  # taken, and what is kept of them: one an instance, quantity and window
         self._jobs: set[str] = set()
 
@@ -84,55 +86,71 @@ class Series:
                 fix=f"choose it with labels={{{self._names.job!r}: ...}}",
             )
         whose = self._rename.get(whose, whose)
-        self._units[quantity] = of
-        track = self._tracks.setdefault(whose, {}).setdefault(quantity, {}).setdefault(instance, Track())
+        track = self._tracks.setdefault(whose, {}).setdefault(quantity, {}).setdefault(instance, Track(of))
         self._limits.check("names", len(self._tracks))
+        if track.of != of:
+            self._problems.count(f"{quantity}: in two units", f"{whose!r:.80}: {metric!r:.80}")
+            return
+        told = frozenset(pair for pair in labels.items() if isinstance(pair[1], str))
+        series = hash((metric, told))  # not the labels themselves: there may be many
         for sample in samples:
             self._samples += 1
             self._limits.check("samples", self._samples)
             try:
-                self._add(track, of, sample, words)
+                self._add(track, series, sample, words)
             except Unusable as reason:
                 self._problems.count(f"{quantity}: {reason}", f"{whose!r:.80}: {sample!r:.80}")
 
-    def _add(self, track: Track, of: Unit, sample: Any, words: bool) -> None:
+    def _add(self, track: Track, series: int, sample: Any, words: bool) -> None:
         if not isinstance(sample, (list, tuple)) or len(sample) < 2:
             raise Unusable("not a sample")
         try:
             t = number(sample[0], signed=True)
         except Unusable as reason:
             raise Unusable(f"time {reason}") from None
-        if not _EARLIEST < t < _LATEST:
+        if not abs(t) < BEYOND_S:
             raise Unusable("not a time")
         value = number(sample[1], text=words)
-        if track.newest is not None and t <= track.newest[0]:
-            if track.newest == (t, value):
+        newest = track.newest.get(series)
+        if newest is not None and t <= newest[0]:
+            if newest == (t, value):
                 return  # the same sample again, where two answers meet
             raise Unusable("clock stepped back")
         window = math.ceil((t - self._zero) / self._w - 1e-9) - 1
-        if of.how == "total" and track.newest is not None and value < track.newest[1]:
+        if track.whose.setdefault(window, series) != series:
+            track.mixed.add(window)  # told once, with its window
+            return
+        if track.of.how == "total" and newest is not None and value < newest[1]:
             track.broken.add(window)
         if window not in track.sums:
             self._kept += 1
             self._limits.check("readings", self._kept)
         total, count = track.sums.get(window, (0.0, 0))
         track.sums[window] = (total + value, count + 1)
-        track.last[window] = track.newest = (t, value)
+        track.last[window] = track.newest[series] = (t, value)
 
     def windows(self, parallelism: Mapping[str, int]) -> Iterator[Window]:
         """One after the other, from the first sample to the last; `parallelism` is what should be heard."""
-        seen = {w for of in self._tracks.values() for tracks in of.values() for t in tracks.values() for w in t.last}
-        for index in sorted(seen):
+        places: dict[int, list[tuple[str, str, str]]] = {}  # who is heard in a window: many may be, in few
+        for operator, of in self._tracks.items():
+            for quantity, tracks in of.items():
+                for instance, track in tracks.items():
+                    for index in track.last:
+                        places.setdefault(index, []).append((operator, quantity, instance))
+        now: dict[str, dict[str, dict[str, Track]]] = {}
+        for index in sorted(places):
+            earlier, now = now if index - 1 in places else {}, self._at(places[index])
             end = self._zero + (index + 1) * self._w
             made = Window(end - self._w, end, f"window that ends at {end:.3f}")
             readings: dict[str, dict[str, float]] = {}
             counts: dict[str, int] = {}
-            for operator, of in self._tracks.items():
+            for operator, of in now.items():
                 where = f"{made.where}: {operator!r}"
+                count = len(_heard(of))
                 try:
-                    reading, k = self._reading(of, index, where)
+                    reading, k = self._reading(of, earlier.get(operator, {}), index, where)
                     k = k or parallelism.get(operator)
-                    if self._names.instance and (count := len(_heard(of, index))) != (k or count):
+                    if self._names.instance and count != (k or count):
                         raise Unusable("instances that are not heard")
                 except Unusable as reason:
                     self._problems.count(str(reason), where)
@@ -140,64 +158,68 @@ class Series:
                     continue
                 if reading:
                     readings[operator] = reading
-                    counts[operator] = k or (len(_heard(of, index)) if self._names.instance else 1)
+                    counts[operator] = k or (count if self._names.instance else 1)
             if readings:
                 made.readings, made.parallelism = readings, counts
                 yield made
 
+    def _at(self, heard: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, dict[str, Track]]]:
+        """These of the tracks."""
+        found: dict[str, dict[str, dict[str, Track]]] = {}
+        for operator, quantity, instance in heard:
+            track = self._tracks[operator][quantity][instance]
+            found.setdefault(operator, {}).setdefault(quantity, {})[instance] = track
+        return found
+
     def _reading(
-        self, of: Mapping[str, Mapping[str, Track]], index: int, where: str
+        self,
+        of: Mapping[str, Mapping[str, Track]],
+        earlier: Mapping[str, Mapping[str, Track]],
+        index: int,
+        where: str,
     ) -> tuple[dict[str, float], int | None]:
-        """What is known of an operator in this window, and its instances if a metric says so."""
+        """What the tracks that are heard in this window say of an operator, and its instances if a metric does."""
         reading: dict[str, float] = {}
         k: int | None = None
-        everyone = _heard(of, index)
+        everyone = _heard(of)
         for quantity, tracks in of.items():
-            unit = self._units[quantity]
-            heard = {name for name, track in tracks.items() if index in track.last}
-            if not heard:
-                continue
             try:
-                if heard != everyone and quantity != "parallelism":
+                if {*tracks} != everyone and quantity != "parallelism":
                     raise Unusable("instances that report only a part")
-                if unit.how == "now":
-                    values = [_gauge(quantity, tracks[name], index) for name in sorted(heard)]
-                else:
-                    before = {name for name, track in tracks.items() if index - 1 in track.last}
-                    if heard != before:
-                        raise Unusable("a first sample, a gap, or instances that come or go")
-                    values = [_rate(tracks[name], index) for name in sorted(heard)]
+                if any(index in track.mixed for track in tracks.values()):
+                    raise Unusable("several series of one instance (Names: the label instance= tells them apart)")
+                counted = any(track.of.how != "now" for track in tracks.values())
+                if counted and {*tracks} != {*earlier.get(quantity, ())}:
+                    raise Unusable(_COMES_OR_GOES)
+                values = [_value(quantity, tracks[name], index) * tracks[name].of.factor for name in sorted(tracks)]
             except Unusable as reason:
                 if quantity not in OPTIONAL:
                     raise Unusable(f"{quantity}: {reason}") from None
                 self._problems.count(f"{quantity}: {reason}", f"{where}: taken as not measured")
                 continue
-            total = sum(values) * unit.factor
+            total = sum(values)
             if quantity == "parallelism":
                 k = round(max(values))
                 if not 1 <= k <= 1_000_000:
                     raise Unusable("parallelism: not a number of instances")
             elif quantity in _MEAN:
                 reading[quantity] = total / len(values)
-            elif quantity in _SUMS and (self._names.instance or unit.how != "now"):
+            elif quantity in _SUMS and (self._names.instance or counted):
                 reading[_SUMS[quantity]] = total
             else:
                 reading[quantity] = total
         return reading, k
 
 
-def _heard(of: Mapping[str, Mapping[str, Track]], index: int) -> set[str]:
+def _heard(of: Mapping[str, Mapping[str, Track]]) -> set[str]:
     """The instances that any quantity is known of."""
-    return {
-        name
-        for quantity, tracks in of.items()
-        if quantity != "parallelism"
-        for name, track in tracks.items()
-        if index in track.last
-    }
+    return {name for quantity, tracks in of.items() if quantity != "parallelism" for name in tracks}
 
 
-def _gauge(quantity: str, track: Track, index: int) -> float:
+def _value(quantity: str, track: Track, index: int) -> float:
+    """In the track's own unit."""
+    if track.of.how != "now":
+        return _rate(track, index)
     if quantity in ("backlog", "parallelism"):
         return track.last[index][1]
     total, count = track.sums[index]
@@ -207,5 +229,7 @@ def _gauge(quantity: str, track: Track, index: int) -> float:
 def _rate(track: Track, index: int) -> float:
     if index in track.broken:
         raise Unusable("counter was reset")
+    if track.whose[index] != track.whose[index - 1]:
+        raise Unusable(_COMES_OR_GOES)
     (t0, before), (t1, after) = track.last[index - 1], track.last[index]
     return (after - before) / (t1 - t0)

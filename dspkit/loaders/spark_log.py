@@ -15,7 +15,7 @@ from ..core import Topology
 from ..history import History
 from . import stages
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_topology
+from .given import Given, given_path, given_stages, given_topology, given_window
 from .lines import at, items, parse, read_lines
 from .spark_progress import progress
 from .stages import Batch, StageRun
@@ -53,7 +53,8 @@ class SparkEventLog:
     ):
         """`spark` is a SparkSession that reads the log; without it this process does, with little memory."""
         self.problems = Problems(strict=strict)
-        self._path, self._names, self._query, self._window_s = Path(path), names, query, window_s
+        self._path, self._query = given_path(path), query
+        self._names, self._window_s = given_stages(names), given_window(window_s)
         self._given = Given(given_topology(topology))
         self._spark, self._strict, self._limits = spark, strict, limits
 
@@ -114,7 +115,7 @@ class Log:
         self._job_of: dict[int, int] = {}
         self._jobs: dict[int, tuple[str, int, float, list[int]]] = {}  # query, batch, when it began, stages
         self._batches: dict[tuple[str, int], Batch] = {}
-        self._progress: dict[int, list[tuple[str, float]]] = {}
+        self._progress: dict[tuple[str, int], float] = {}  # what was left, as told last
         self._stages = 0
 
     def take(self, line: bytes | str, where: str, tasks: int = 1) -> None:
@@ -139,9 +140,8 @@ class Log:
         """All batches whose jobs ended well."""
         for job in self._jobs:
             self._problems.count("job without an end", f"job {job}")
-        for (query, batch_number), batch in self._batches.items():
-            if told := [left for name, left in self._progress.get(batch_number, ()) if name == query]:
-                batch.backlog = told[-1]
+        for key, batch in self._batches.items():
+            batch.backlog = self._progress.get(key)
         return list(self._batches.values())
 
     def _run(self, stage: int) -> StageRun:
@@ -214,7 +214,8 @@ class Log:
         told = progress(event)
         if told["backlog"] is not None:
             query = at(event, "progress", "id")
-            self._progress.setdefault(told["batch"], []).append((str(query)[:200], told["backlog"]))
+            self._progress[str(query)[:200], told["batch"]] = told["backlog"]
+            self._limits.check("readings", len(self._progress))
 
 
 def _metric(metrics: Any, name: str) -> float:

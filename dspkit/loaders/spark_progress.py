@@ -16,7 +16,7 @@ from ..core import Operator, Topology
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import given_parallelism
+from .given import given_parallelism, given_path
 from .lines import at, items, parse, read_lines, text
 from .stages import latency
 from .units import Unusable, number
@@ -66,7 +66,7 @@ class SparkProgress:
 
     def _progress(self) -> Iterator[dict[str, Any]]:
         if isinstance(self._lines, (str, Path)):
-            lines: Iterable[Any] = read_lines(Path(self._lines), self._limits, self.problems)
+            lines: Iterable[Any] = read_lines(given_path(self._lines), self._limits, self.problems)
         elif isinstance(self._lines, Iterable) and not isinstance(self._lines, Mapping):
             lines = self._lines
         else:

@@ -16,7 +16,7 @@ from ..core import Topology
 from ..history import History
 from . import stages
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_topology
+from .given import Given, given_names, given_path, given_stages, given_topology, given_window
 from .http import Server, is_url
 from .lines import at, items
 from .recorded import read_json
@@ -46,8 +46,9 @@ class SparkRest:
         limits: Limits = LIMITS,
     ):
         self.problems = Problems(strict=strict)
-        self._url, self._app, self._names, self._query, self._window_s = url, app, names, query, window_s
-        self._given, self._headers = Given(given_topology(topology)), headers
+        self._url, self._app, self._query = url, app, query
+        self._names, self._window_s = given_stages(names), given_window(window_s)
+        self._given, self._headers = Given(given_topology(topology)), given_names("headers", headers)
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
@@ -61,7 +62,7 @@ class SparkRest:
 
     def _answers(self) -> tuple[Any, Any]:
         if not is_url(self._url):
-            folder = Path(self._url)
+            folder = given_path(self._url)
             return read_json(folder / "jobs.json", self._limits), read_json(folder / "stages.json", self._limits)
         server = Server(str(self._url), self._limits, self._headers)
         there = [name for app in items(server.json("/api/v1/applications")) if isinstance(name := at(app, "id"), str)]

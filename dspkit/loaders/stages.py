@@ -128,7 +128,7 @@ def history(
 
 def _names(given: Given, names: Sequence[str] | None, count: int) -> list[str]:
     called = list(names or (given.topology.order if given.topology else [f"stage_{i}" for i in range(count)]))
-    if isinstance(names, str) or len(called) != count or len(set(called)) != count:
+    if len(called) != count or len(set(called)) != count:
         raise LoaderError(
             f"{len(called)} names, {', '.join(map(str, called))!s:.300}",
             expected=f"one for each of {count} stages",

@@ -27,10 +27,10 @@ from ..core import Topology
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_topology, sized
+from .given import Given, given_names, given_path, given_topology, sized
 from .http import Server, is_url
 from .lines import at, items, text
-from .recorded import read_json
+from .recorded import in_order, read_json
 from .units import Unusable, number, whole
 
 _ID = re.compile(r"[\w.-]{1,200}")
@@ -58,7 +58,7 @@ class StormUI:
         if window_s not in (600, 10800, 86400):
             raise LoaderError(f"window_s={window_s!r}", expected="600, 10800 or 86400", fix="Storm has no others")
         self._url, self._job, self._window_s = url, job, window_s
-        self._given, self._headers = Given(given_topology(topology)), headers
+        self._given, self._headers = Given(given_topology(topology)), given_names("headers", headers)
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
@@ -100,9 +100,9 @@ class StormUI:
                 pages[name] = server.json(f"{base}/component/{urllib.parse.quote(name, safe='')}", query)
             yield answer, pages
             return
-        folder = Path(self._url)
+        folder = given_path(self._url)
         whole_ = (folder / "topology.json").is_file()
-        folders = [folder] if whole_ else sorted(p for p in folder.glob("*") if (p / "topology.json").is_file())
+        folders = [folder] if whole_ else in_order(p for p in folder.glob("*") if (p / "topology.json").is_file())
         if not folders:
             raise LoaderError(f"{folder}, without topology.json", expected="recorded answers", fix="see StormUI")
         self._limits.check("names", len(folders))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,9 @@ from ..core import Topology
 from ..history import History
 from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_parallelism, given_topology
+from .given import Given, given_parallelism, given_topology, given_window
 from .table_rows import read
-from .units import OPTIONAL, QUANTITIES, Unit, Unusable, number, unit, whole
+from .units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, number, unit, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,14 +62,12 @@ class Table:
         self._names, self._units, self._clock = _mapping(columns or {})
         self._asked = set(columns or {})
         self._text = isinstance(data, (str, Path)) and Path(data).suffix.lower() == ".csv"
-        if window_s is not None and not (isinstance(window_s, (int, float)) and 0 < window_s < float("inf")):
-            raise LoaderError(f"window_s={window_s!r}", expected="seconds above 0", fix="leave it out if unknown")
-        self._window_s = window_s
+        self._window_s = given_window(window_s)
 
     def history(self) -> History:
         """Read the table."""
         self.problems = Problems(strict=self._strict)
-        rows = list(self._rows())
+        rows = _in_time(self._rows(), self.problems)
         names = list(dict.fromkeys(row.operator for row in rows))
         topology = self._given.topology_for(names)
         found = _windows(rows, self._units, self._window_s, self.problems)
@@ -122,7 +120,10 @@ class Table:
                 fix="name the column with columns=, or pass parallelism=2 or parallelism={'name': 2}",
             )
         window = take("window_s") if "window_s" in raw else None
-        return _Row(take("t") * self._clock, operator, place, window, values, k)
+        t = take("t") * self._clock
+        if not abs(t) < BEYOND_S:
+            raise Unusable("t: not a time in seconds (say so with columns={'t': (name, 'ms')})")
+        return _Row(t, operator, place, window, values, k)
 
 
 def _mapping(columns: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Unit], float]:
@@ -151,6 +152,20 @@ def _mapping(columns: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Unit
     return names, units, clock
 
 
+def _in_time(rows: Iterable[_Row], problems: Problems) -> list[_Row]:
+    """Rows by time, be they written operator by operator; what steps back within an operator is dropped."""
+    last: dict[str, float] = {}
+    kept = []
+    for row in rows:
+        if row.operator in last and row.t <= last[row.operator]:
+            again = row.t == last[row.operator]
+            problems.count("second row of a window" if again else "clock stepped back", row.where)
+        else:
+            last[row.operator] = row.t
+            kept.append(row)
+    return sorted(kept, key=lambda row: row.t)
+
+
 def _windows(
     rows: list[_Row], units: Mapping[str, Unit], fixed: float | None, problems: Problems
 ) -> Iterator[windows.Window]:
@@ -163,12 +178,6 @@ def _windows(
     last: dict[str, tuple[float, dict[str, float]]] = {}
     open_: windows.Window | None = None
     for row in rows:
-        if row.operator in last and row.t < last[row.operator][0]:
-            problems.count("clock stepped back", row.where)
-            continue
-        if row.operator in last and row.t == last[row.operator][0]:
-            problems.count("second row of a window", row.where)
-            continue
         before, last[row.operator] = last.get(row.operator), (row.t, row.values)
         end = round(row.t / fixed) * fixed if fixed else row.t
         length = row.window_s if row.window_s is not None else usual

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import Limits, LoaderError
+from .given import given_path
 
 _BATCH = 1024  # rows of Parquet at a time
 _LONGEST = 1000  # characters of a word in Parquet: longer ones are dropped before they are repeated
@@ -24,7 +25,7 @@ def read(data: Any, names: Mapping[str, str], asked: set[str], limits: Limits) -
         return
     if not isinstance(data, (str, Path)):
         raise LoaderError(f"{type(data).__name__}", expected="a path or a DataFrame", fix="pass one")
-    path = Path(data)
+    path = given_path(data)
     readers = {".csv": _csv, ".parquet": _parquet}
     if path.suffix.lower() not in readers:
         raise LoaderError(f"file {path.name!r}", expected=" or ".join(readers), fix="convert it first")

@@ -49,6 +49,7 @@ QUANTITIES = {
     "waited_s": "time",
     "parallelism": "instances",
 }
+BEYOND_S = 1e11  # from 1970: no time is as far away, but one in milliseconds that was taken for seconds
 OPTIONAL = frozenset({"true_rate", "capacity", "cpu", "blocked", "waited_s", "backlog"})  # a row is good without
 
 

@@ -10,7 +10,7 @@ What is not measured follows from what is, or the operator is left out of that w
 | `input_rate` | processing rate, and what its backlog grew by |
 | `output_rate` | the sum of its edges; of a sink its processing rate |
 | edge rates | from the receivers' input where one sender remains, then from the senders' output |
-| `backlog` | 0 |
+| `backlog` | 0, and `history.about["backlog_unmeasured"]` has the operator |
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def history(
             expected="at least one with the rates and busy times of its operators",
             fix="check names, units and times; see .problems",
         )
-    told = {"dropped": dict(problems)} if problems else {}
+    silent = [n for n in topology.order if not any("backlog" in w.readings.get(n, {}) for w in found)]
+    told = ({"dropped": dict(problems)} if problems else {}) | ({"backlog_unmeasured": silent} if silent else {})
     return History(topology, steps, {"policy": "recorded", **about, "began_unix_s": zero, **told})
 
 
