@@ -278,3 +278,33 @@ def test_numbers_are_what_python_and_numpy_call_so_and_nothing_else():
     for value in ("1_0", "0x10", "", " ", None, [], {}, b"1", "nan", "-1", 10**400, 1j):
         with pytest.raises(Unusable):
             number(value, text=True)
+
+
+@pytest.mark.parametrize("kind", ["text", "zone", "pandas", "csv", "parquet"])
+def test_times_may_be_dates(kind, tmp_path):
+    """Without a zone they are UTC; the history is that of the same seconds since 1970."""
+    began = 1_767_225_600.0  # 2026-01-01T00:00Z
+    seconds = pd.DataFrame(rows()).assign(t=lambda d: d.t + began)
+    data = seconds.assign(t=pd.to_datetime(seconds.t, unit="s"))
+    if kind == "text":
+        data["t"] = data.t.map(lambda t: t.isoformat())
+    elif kind == "zone":
+        data["t"] = data.t.map(lambda t: t.tz_localize("UTC").tz_convert("Asia/Tokyo").isoformat())
+    elif kind == "csv":
+        data.to_csv(tmp_path / "t.csv", index=False)
+        data = tmp_path / "t.csv"
+    elif kind == "parquet":
+        data.to_parquet(tmp_path / "t.parquet")
+        data = tmp_path / "t.parquet"
+    found, problems = load(data)
+    assert not problems
+    same, _ = load(seconds)
+    assert found.about["began_unix_s"] == same.about["began_unix_s"] == began
+    assert [s.snapshot for s in found] == [s.snapshot for s in same]
+
+
+def test_a_date_that_is_none_is_dropped_and_counted():
+    told = rows()
+    told[4]["t"] = told[5]["t"] = "2026-13-45"
+    _, problems = load(told)
+    assert problems["t: not a number"] == 2

@@ -13,7 +13,7 @@ from . import windows
 from .base import LIMITS, Limits, LoaderError, Problems
 from .given import Given, given_parallelism, given_topology, given_window
 from .table_rows import read
-from .units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, number, unit, whole
+from .units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, dated, number, unit, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,8 @@ class Table:
                 fix="name the column with columns=, or pass parallelism=2 or parallelism={'name': 2}",
             )
         window = take("window_s") if "window_s" in raw else None
-        t = take("t") * self._clock
+        date = dated(raw["t"])
+        t = take("t") * self._clock if date is None else date
         if not abs(t) < BEYOND_S:
             raise Unusable("t: not a time in seconds (say so with columns={'t': (name, 'ms')})")
         return _Row(t, operator, place, window, values, k)

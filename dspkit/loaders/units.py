@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from .base import LoaderError
@@ -103,6 +104,22 @@ def number(value: Any, *, text: bool = False, signed: bool = False) -> float:
     if found < 0 and not signed:
         raise Unusable("negative")
     return found + 0.0  # -0.0 is 0
+
+
+def dated(value: Any) -> float | None:
+    """Seconds since 1970 of a date and time, in UTC where it names no zone; None if `value` is none.
+
+    >>> dated("2026-01-01T00:00:10+00:00") - dated("2026-01-01 00:00:00"), dated("20260101"), dated(7.5)
+    (10.0, None, None)
+    """
+    try:
+        if isinstance(value, str) and value.strip()[4:5] == "-":
+            value = datetime.fromisoformat(value.strip())
+        if not isinstance(value, datetime):
+            return None
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def whole(value: Any, *, text: bool = False) -> int:
