@@ -344,13 +344,13 @@ def application(tmp_path_factory):
         deployment = Deployment({"read": 1, "work": 2, "count": 1})
         topology = Topology.chain(*NAMES)
         with SparkJob(
-            topology, functions, Constant(20.0), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
+            topology, functions, Constant(22.5), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
         ) as job:
             url = spark.sparkContext.uiWebUrl
-            end = time.time() + 120
+            end = time.time() + 180
             while time.time() < end:
                 seen.append(job.observe())
-                if len(seen) % 10 == 0 and _batches_with_work(Server(url, Limits()), spark) >= 3:
+                if len(seen) % 10 == 0 and _batches_with_work(Server(url, Limits()), spark) >= 6:
                     break
             seen += [job.observe() for _ in range(5)]
             told["rest"] = SparkRest(url, names=NAMES).history()  # asked for while it runs
