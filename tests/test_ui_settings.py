@@ -286,6 +286,7 @@ def test_a_comparison_runs_all_on_the_same_and_is_the_code_it_shows():
     same = {name: h.application.throughput.tolist() for name, h in names["runs"].items()}
     assert same == {name: h.application.throughput.tolist() for name, h in page.runs.items()}
     assert page.scores.loc["B: static", "changes"] == 0
+    assert "C: elysium" in page._table.outputs[0]["data"]["text/html"]
     page.export_button.click()
     assert page.error == ""
     text = page.report_path.read_text()

@@ -164,8 +164,8 @@ class Compare:
             description="Export report", icon="download", tooltip="write this comparison as one HTML file"
         )
         self._progress = w.IntProgress(description="windows", tooltip="windows done", layout={"width": "330px"})
-        self._chart = w.Output()
-        self._said, self._table, self._code, self._link = (w.HTML() for _ in range(4))
+        self._chart, self._table = w.Output(), w.Output()  # JupyterLab lays tables out in outputs only
+        self._said, self._code, self._link = (w.HTML() for _ in range(3))
         self.pasted = settings_box()
         left = w.VBox(
             [
@@ -244,7 +244,7 @@ class Compare:
     def _go(self, settings: CompareSettings) -> None:
         self.settings = settings
         self._code.value = f"<b>The same as code</b><pre>{escape(settings.code())}</pre>"
-        self.pasted.value = repr(settings)
+        self.pasted.value, self._table.outputs = repr(settings), ()  # the numbers were of other runs
         with self._lock:
             self._task = Comparing(settings, self._show)
             self._task.start()
@@ -263,7 +263,9 @@ class Compare:
                 show_plot(self._chart, picture)
                 self._said.value = f"<div style='line-height:1.4'><em>{escape(picture.summary)}</em></div>"
                 if task.over:
-                    self._table.value = self.scores.round(2).to_html(border=0)
+                    table = self.scores.round(2).rename_axis(None)
+                    data = {"text/html": table.to_html(border=0, float_format="{:,g}".format), "text/plain": str(table)}
+                    self._table.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
             except Exception as error:  # a picture that cannot be drawn does not end the runs
                 self._errors.note("picture", error)
             else:
