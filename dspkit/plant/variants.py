@@ -42,7 +42,7 @@ def variant(plant: Plant, name: str = OWN, **changes: Any) -> Plant:
     >>> from dspkit import topologies
     >>> plant = topologies.word_count().plant
     >>> variant(plant, "noisy", pause_s=30.0).noise, plant.noise
-    (0.2, 0.0)
+    (0.2, 0.01)
     """
     if name not in VARIANTS:
         raise NotFoundError(f"plant {name!r}", expected=f"one of {', '.join(VARIANTS)}", fix="check the name")

@@ -31,8 +31,8 @@ class Shown:
     def load(cls, text: str, known: Iterable[type] = ()) -> Self:
         """The settings that `text` prints. `known` are classes of your own that it may name.
 
-        >>> print(Settings.load("Settings(app='star', policy=DS2(activation=2))").policy)
-        DS2(activation=2)
+        >>> print(Settings.load("Settings(app='star', policy=DS2(activation=2))"))
+        Settings(app='star', policy=DS2(activation=2))
         """
         own = {c.__name__: c for c in (*_classes(), *_below(Shown), *known)}
         made = literal.read(text, own)
