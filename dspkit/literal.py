@@ -32,7 +32,7 @@ def read(text: str, known: Mapping[str, Callable[..., Any]]) -> Any:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         return _made(tree, {"float": _infinity, **known})
-    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+    except (SyntaxError, RecursionError, MemoryError, TypeError, ValueError) as error:
         if isinstance(error, DspkitError):
             raise
         shown = text.strip()[:80]

@@ -56,7 +56,7 @@
     }
   }
 
-  for (const box of document.querySelectorAll(".scroll, pre.output")) tellScroll(box);
+  for (const box of document.querySelectorAll(".scroll, pre")) tellScroll(box);
 
   function failed(plot, error) {
     const line = document.createElement("p");

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -196,6 +197,10 @@ def test_the_index_and_the_ways_between_notebooks_are_as_written():
         assert f"]({path.name})" in listed
         told = json.loads(path.read_text("utf-8"))["metadata"].get("dspkit", {})
         assert {"learn", "minutes", "after"} <= set(told), path.name
+        first = "".join(json.loads(path.read_text("utf-8"))["cells"][0]["source"]).lower()
+        words = {"five": 5, "ten": 10, "fifteen": 15, "twenty": 20}
+        for word in re.findall(r"(?:takes|[.]) (\w+) minutes", first.replace("\n", " ")):
+            assert words[word] == told["minutes"], f"{path.name} says {word}"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

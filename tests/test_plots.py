@@ -145,6 +145,27 @@ def test_names_from_data_are_escaped():
         assert "&lt;script" in json.dumps(plot.spec)
 
 
+def test_long_names_and_quotes_leave_room_for_the_chart():
+    long, quoted = "L" * 120, 'the "first"'
+    topology = Topology((Operator(quoted), Operator(long)), ((quoted, long),))
+    plant = Plant({quoted: Service(1e-3), long: Service(1e-3)})
+    history = run(DS2(), Simulator(topology, plant, workload.Constant(300)), steps=2)
+    names = {t["name"] for t in plots.timeline(history).spec["data"]}
+    assert quoted in names
+    assert max(map(len, names)) <= 40
+    nodes = [t for t in plots.topology(topology, history[-1].snapshot).spec["data"] if t["mode"] == "markers+text"]
+    texts = [line for t in nodes for text in t["text"] for line in text.split("<br>")]
+    assert 'the "first" × 1' in texts
+    assert max(map(len, texts)) <= 40
+    assert any(long in text for t in nodes for text in t["hovertext"])
+    assert not any(t["cliponaxis"] for t in nodes)  # the upper lines of a broken name would be cut off
+
+
+def test_a_summary_is_text_and_escaped_once():
+    history = run(DS2(), dspkit.topologies.word_count().simulator(), steps=3)
+    assert "a < b & c:" in plots.nodes({"a < b & c": history}).summary
+
+
 def test_silent_meters_leave_gaps_not_errors(history):
     mute = replace(history[-1].snapshot, operators={}, latency=None, event_latency=None)
     silent = History(history.topology, [replace(history[-1], snapshot=mute, decision=None)])

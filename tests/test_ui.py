@@ -9,6 +9,7 @@ from typing import ClassVar
 import ipywidgets
 import pytest
 
+import dspkit
 from dspkit import Decision, DspkitError, topologies, ui
 from dspkit.knobs import Knobs, knob, knobs
 from dspkit.plots import PLOTLY_MIME
@@ -530,3 +531,32 @@ def test_machines_that_are_not_there_are_refused_in_words_and_the_run_goes_on():
     explorer.view.speed.value = 0
     assert explorer.wait(60)
     assert explorer.history[-1].deployment.workers == 6
+
+
+def _inside(widget):
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from _inside(child)
+
+
+def test_every_control_of_every_view_has_a_label_and_a_tooltip():
+    history = dspkit.run(Static(), topologies.word_count().simulator(), steps=2)
+    compare = ui.Compare("star", ("ds2", "static"), windows=2)
+    sweep = ui.Sensitivity(duration_s=20.0)
+    last = history[-1].snapshot
+    views = [
+        ui.Explorer(windows=2).view.box, ui.Live(topologies.star().simulator, windows=2).view.box, compare.view,
+        ui.TopologyView(history).view, sweep.view, ui.TwoDays(days=0.02).view, ui.EtpPicker(history.topology, last).box,
+        ui.Lesson(dspkit.lessons.Contention()).box,
+    ]  # fmt: skip
+    sweep._sweeping.stop()
+    assert compare.wait(60)
+    assert sweep._sweeping.wait(60)
+    labelled = (
+        ipywidgets.Button, ipywidgets.Checkbox, ipywidgets.Dropdown, ipywidgets.ToggleButtons, ipywidgets.Textarea,
+        ipywidgets.IntSlider, ipywidgets.FloatSlider, ipywidgets.FloatLogSlider, ipywidgets.IntProgress,
+    )  # fmt: skip
+    for view in views:
+        controls = [c for c in _inside(view) if isinstance(c, labelled)]
+        assert controls
+        assert [c for c in controls if not (c.description and c.tooltip)] == []

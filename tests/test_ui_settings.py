@@ -124,6 +124,76 @@ def test_pasted_settings_are_taken_and_nonsense_is_a_line():
     assert explorer.error == ""
 
 
+WRONG = [
+    "policy='ds2'", "policy=None", "policy=Sine()", "windows='x'", "windows=-3", "windows=0", "windows=2.5", "seed='a'",
+    "settle=-1", "settle=True", "scale='2'", "scale=float('inf')", "target_latency_s=None", "target_latency_s=0",
+    "target_latency_s=float('inf')", "window_s=0", "workload=3", "plant=7", "plant='typo'", "changes=3",
+    "changes={'typo': 1}", "app=['star']", "{[1]: 2}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, "parallelism=[1]"])
+def test_what_no_run_can_have_is_a_line_and_changes_nothing(wrong):
+    given = {"app": "'star'", "policy": "DS2()", **_named(wrong)}
+    explorer = ui.Explorer("star", "static", windows=3, speed=0)
+    before = explorer.settings
+    explorer.view.settings.value = _written("Settings", given, wrong)
+    assert "expected" in explorer.error
+    assert explorer.settings == before
+    with pytest.raises(DspkitError):
+        explorer.use(_written("Settings", given, wrong))
+
+
+@pytest.fixture(scope="module")
+def page():
+    page = ui.Compare("star", ("ds2", "static"), windows=2)
+    assert page.wait(60)
+    return page
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, "policies=(1, 2)", "policies=3", "policies=[DS2(), Static()]"])
+def test_a_comparison_takes_no_nonsense_either(page, wrong):
+    before = page.settings
+    given = {"app": "'star'", "policies": "(DS2(), Static())", **_named(wrong)}
+    page.pasted.value = _written("CompareSettings", given, wrong)
+    assert "dspkit-error" in page.error
+    assert "expected" in page.error
+    assert page.settings == before
+
+
+def _named(wrong):
+    return {} if wrong.startswith("{") else dict([wrong.split("=", 1)])
+
+
+def _written(name, given, wrong):
+    return wrong if wrong.startswith("{") else f"{name}({', '.join(f'{k}={v}' for k, v in given.items())})"
+
+
+def test_controls_reach_what_was_pasted():
+    explorer = ui.Explorer("star", "static", windows=3, speed=0)
+    explorer.use("Settings('star', DS2(), settle=40, target_latency_s=0.004)")
+    explorer.view.scale.value = 2.0
+    assert (explorer.settings.settle, explorer.settings.target_latency_s) == (40, 0.004)
+    page = ui.Compare("star", ("ds2", "static"), windows=2)
+    page.pasted.value = (
+        "CompareSettings('star', (DS2(), Static()), windows=2, seed=500, scale=7.0, target_latency_s=9.0)"
+    )
+    assert page.wait(60)
+    assert page.error == ""
+    assert (page.seed.value, page.scale.value, page.target.value) == (500, 7.0, 9.0)
+    assert (page.settings.seed, page.settings.scale, page.settings.target_latency_s) == (500, 7.0, 9.0)
+
+
+def test_a_comparison_that_cannot_be_drawn_says_so_in_a_line(monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("no picture")
+
+    monkeypatch.setattr(ui.compare.plots, "managed", broken)
+    page = ui.Compare("star", ("ds2", "static"), windows=2)
+    assert page.wait(60)
+    assert "ZeroDivisionError: no picture" in page.error
+
+
 @pytest.mark.parametrize("app", ["word_count", "star", "taxi"])
 def test_every_load_can_be_picked_with_sliders_for_it(app):
     explorer = ui.Explorer(app, windows=4, speed=0)
@@ -216,6 +286,7 @@ def test_a_comparison_runs_all_on_the_same_and_is_the_code_it_shows():
     same = {name: h.application.throughput.tolist() for name, h in names["runs"].items()}
     assert same == {name: h.application.throughput.tolist() for name, h in page.runs.items()}
     assert page.scores.loc["B: static", "changes"] == 0
+    assert "C: elysium" in page._table.outputs[0]["data"]["text/html"]
     page.export_button.click()
     assert page.error == ""
     text = page.report_path.read_text()
@@ -247,6 +318,11 @@ def test_the_graph_of_a_run_shows_each_window_and_congestion_by_shape():
     assert ui.TopologySettings.load(repr(view.settings)) == view.settings
     with pytest.raises(DspkitError, match="expected 0 to 7"):
         view.use(ui.TopologySettings(window=8))
+    view.pasted.value = "TopologySettings(window=5)"
+    assert (view.window.value, view.rate.value, view.error) == (5, 1.2, "")
+    view.pasted.value = "TopologySettings(window=8)"
+    assert "expected 0 to 7" in view.error
+    assert view.settings.window == 5
 
 
 def _symbols(view):

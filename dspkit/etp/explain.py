@@ -29,7 +29,7 @@ class Why:
         """The reasons as sentences."""
         done = self.processing_rate
         state = "congested" if self.congested else "not congested"
-        rate = "was not measured" if done is None else f"processes {done:,.4g} of {self.input_rate:,.4g} records/s"
+        rate = "was not measured" if done is None else f"processes {_rate(done)} of {_rate(self.input_rate)} records/s"
         said = [f"{self.operator} {rate}: {state}."]
         if self.sinks:
             said.append(f"ETP {self.etp:.1%}: what it puts out reaches {', '.join(map(str, self.sinks))} unhindered.")
@@ -90,3 +90,11 @@ def _way(came: dict[Any, Any], end: Any) -> tuple[Any, ...]:
     while came[way[-1]] is not None:
         way.append(came[way[-1]])
     return tuple(reversed(way))
+
+
+def _rate(value: float) -> str:
+    """
+    >>> _rate(29990.4), _rate(9.126)
+    ('29,990', '9.126')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

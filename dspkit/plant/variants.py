@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..errors import NotFoundError
@@ -46,4 +46,9 @@ def variant(plant: Plant, name: str = OWN, **changes: Any) -> Plant:
     """
     if name not in VARIANTS:
         raise NotFoundError(f"plant {name!r}", expected=f"one of {', '.join(VARIANTS)}", fix="check the name")
+    known = {f.name for f in fields(plant)}
+    if unknown := sorted(set(changes) - known):
+        raise NotFoundError(
+            f"{unknown} of a plant", expected=f"some of {', '.join(sorted(known))}", fix="check the names"
+        )
     return replace(VARIANTS[name](plant), **changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from ..errors import MetricError
@@ -46,4 +45,4 @@ def forecast(result: Backtest, step: int = 1, *, title: str = "") -> Plot:
         "yaxis": axis("records/s", rangemode="tozero"),
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
     }
-    return plot(traces, layout, escape(said, quote=False), height=300, title=title)
+    return plot(traces, layout, said, height=300, title=title)

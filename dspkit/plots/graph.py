@@ -10,6 +10,7 @@ from ..etp import congested
 from .base import PALETTE, Plot, Spec, plot, si
 
 ROOM = 92  # letters of a label side by side across a chart of usual width
+LONGEST = 30  # letters of a line at an operator; the whole name comes up under the pointer
 CONGESTED = 1.2  # times as much as it processes comes in: Stela's congestion rate
 
 
@@ -59,7 +60,8 @@ def topology(
         traces.append(
             {"type": "scatter", "x": [place[n][0] for n in group], "y": [place[n][1] for n in group], "name": kind,
              "mode": "markers+text", "marker": marker, "text": labels[kind], "textposition": sides[kind],
-             "hovertext": hover, "hoverinfo": "text", "showlegend": snapshot is None and bool(group)}
+             "hovertext": hover, "hoverinfo": "text", "showlegend": snapshot is None and bool(group),
+             "cliponaxis": False}
         )  # fmt: skip
     if stuck:  # never by colour alone
         jams = [n for n in topology.order if n in stuck]
@@ -163,7 +165,8 @@ def _broken(name: str, room: int) -> list[str]:
 
 def _label(snapshot: Snapshot | None, name: str, room: int) -> str:
     metrics = snapshot.operators.get(name) if snapshot else None
-    shown = "<br>".join(map(escape, _broken(name, room)))
+    lines = (line if not room or len(line) <= LONGEST else f"{line[: LONGEST - 1]}…" for line in _broken(name, room))
+    shown = "<br>".join(escape(line, quote=False) for line in lines)  # plotly would show &quot; as it stands
     if metrics is None:
         return shown
     return f"{shown} × {metrics.parallelism}<br>{metrics.utilisation:.0%} busy"

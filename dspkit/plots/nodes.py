@@ -43,7 +43,7 @@ def nodes(runs: Mapping[str, History], available: int | None = None, *, title: s
         "yaxis3": axis("instances", domain=[0, 0.23], anchor="x3", rangemode="tozero"),
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
     }
-    return plot(traces, layout, escape("; ".join(told) + ".", quote=False), height=520, title=title)
+    return plot(traces, layout, "; ".join(told) + ".", height=520, title=title)
 
 
 def _line(

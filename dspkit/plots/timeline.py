@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..workload import Workload
 
 Values = Sequence[float | None]
+LONGEST = 40  # letters of a name in the legend, which would else leave the chart no room
 
 
 def timeline(
@@ -56,13 +57,14 @@ def timeline(
         traces.append(_line(at, t, [value] * len(t), f"{escape(name)} {value:g}", colour, dash=dash))
     most = 1
     for i, name in enumerate(history.topology.order):
-        mine, shown, dash = [s.operators.get(name) for s in seen], escape(name), DASHES[i % len(DASHES)]
+        mine, dash = [s.operators.get(name) for s in seen], DASHES[i % len(DASHES)]
+        shown = escape(name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…", quote=False)
         instances, waiting = [m.parallelism if m else None for m in mine], [m.backlog if m else None for m in mine]
-        traces.append(_line(3, t, instances, shown, i, dash=dash, shape="vh", legendgroup=shown))
-        traces.append(_line(4, t, waiting, shown, i, dash=dash, legendgroup=shown, showlegend=False))
+        traces.append(_line(3, t, instances, shown, i, dash=dash, shape="vh", legendgroup=str(i)))
+        traces.append(_line(4, t, waiting, shown, i, dash=dash, legendgroup=str(i), showlegend=False))
         if busy:
             used = [m.utilisation if m else None for m in mine]
-            traces.append(_line(6, t, used, shown, i, dash=dash, legendgroup=shown, showlegend=False))
+            traces.append(_line(6, t, used, shown, i, dash=dash, legendgroup=str(i), showlegend=False))
         most = max([most, *(k for k in instances if k)])
     marks, lines = _marks(history)
     layout: dict[str, Any] = {"shapes": lines}

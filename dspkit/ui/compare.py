@@ -26,7 +26,7 @@ from .comparing import LETTERS, CompareSettings, Comparing
 from .controls import ROOM, WIDE, Panel, read, slider
 from .errors import Errors
 from .shapes import Loads, Plants
-from .view import heading, show_beside, show_plot
+from .view import heading, settings_box, show_beside, show_plot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,12 +65,17 @@ class Compare:
         """Take other settings, as text or as they are, and run."""
         own = [type(p) for p in self.settings.policies]
         settings = CompareSettings.load(settings, own) if isinstance(settings, str) else settings
-        made = CompareSettings(settings.app, settings.policies).application()
+        settings.application()  # what cannot be is refused before any control moves
+        made = topologies.available()[settings.app]()
         self.settings = settings
         self.loads.take(made, settings.workload, settings.windows * settings.window_s)
         self.plants.take(made, settings.plant, settings.changes)
-        self.app.value, self.scale.value, self.seed.value = settings.app, settings.scale, settings.seed
-        self.target.value = settings.target_latency_s
+        self.target.min = min(self.target.min, settings.target_latency_s)
+        numbers = {self.scale: settings.scale, self.seed: settings.seed, self.target: settings.target_latency_s}
+        for widget, value in numbers.items():
+            widget.max = max(widget.max, value)  # else the control would show another number than the settings
+            widget.value = value
+        self.app.value = settings.app
         for i in range(len(LETTERS)):
             self._show_policy(i, settings.policies[i] if i < len(settings.policies) else None)
         self._go(settings)
@@ -159,8 +164,9 @@ class Compare:
             description="Export report", icon="download", tooltip="write this comparison as one HTML file"
         )
         self._progress = w.IntProgress(description="windows", tooltip="windows done", layout={"width": "330px"})
-        self._chart = w.Output()
-        self._said, self._table, self._code, self._link, self._settings = (w.HTML() for _ in range(5))
+        self._chart, self._table = w.Output(), w.Output()  # JupyterLab lays tables out in outputs only
+        self._said, self._code, self._link = (w.HTML() for _ in range(3))
+        self.pasted = settings_box()
         left = w.VBox(
             [
                 self.app, self.loads.view, self.scale, self.plants.view, self.seed, self.target, heading("Policies"),
@@ -170,7 +176,7 @@ class Compare:
             layout={"flex": "0 0 350px", "overflow": "hidden"},
         )  # fmt: skip
         right = w.VBox(
-            [self._chart, self._said, self._table, self._code, self._settings],
+            [self._chart, self._said, self._table, self._code, self.pasted],
             layout={"flex": "1 1 430px", "min_width": "430px", "overflow": "hidden"},
         )
         columns = w.HBox([left, right], layout={"flex_flow": "row wrap"})
@@ -185,12 +191,17 @@ class Compare:
             widget.observe(change, "value")
         for i, pick in enumerate(self.picks):
             pick.observe(guard("policy", lambda change, i=i: self._pick_policy(i, change["new"])), "value")
+        self.pasted.observe(guard("pasted settings", self._paste), "value")
         self.export_button.on_click(guard("export", lambda _: self.export()))
 
     def _set(self, **changed: Any) -> None:
         settings = replace(self.settings, **changed)
         if settings != self.settings:  # else it is we who moved the control
             self._go(settings)
+
+    def _paste(self, change: Any) -> None:
+        if change["new"].strip() != repr(self.settings):
+            self.use(change["new"])
 
     def _pick_app(self, change: Any) -> None:
         if change["new"] != self.settings.app:
@@ -233,7 +244,7 @@ class Compare:
     def _go(self, settings: CompareSettings) -> None:
         self.settings = settings
         self._code.value = f"<b>The same as code</b><pre>{escape(settings.code())}</pre>"
-        self._settings.value = f"<b>Settings</b><pre style='white-space:pre-wrap'>{escape(repr(settings))}</pre>"
+        self.pasted.value, self._table.outputs = repr(settings), ()  # the numbers were of other runs
         with self._lock:
             self._task = Comparing(settings, self._show)
             self._task.start()
@@ -247,12 +258,18 @@ class Compare:
             self._progress.max, self._progress.value = task.settings.windows, done
             if not done:
                 return
-            picture = plots.managed(task.runs, limit_s=task.settings.target_latency_s)
-            self.picture = picture
-            show_plot(self._chart, picture)
-            self._said.value = f"<div style='line-height:1.4'><em>{escape(picture.summary)}</em></div>"
-            if task.over:
-                self._table.value = self.scores.round(2).to_html(border=0)
+            try:
+                picture = self.picture = plots.managed(task.runs, limit_s=task.settings.target_latency_s)
+                show_plot(self._chart, picture)
+                self._said.value = f"<div style='line-height:1.4'><em>{escape(picture.summary)}</em></div>"
+                if task.over:
+                    table = self.scores.round(2).rename_axis(None)
+                    data = {"text/html": table.to_html(border=0, float_format="{:,g}".format), "text/plain": str(table)}
+                    self._table.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+            except Exception as error:  # a picture that cannot be drawn does not end the runs
+                self._errors.note("picture", error)
+            else:
+                self._errors.note("picture", None)
 
     def _ipython_display_(self) -> None:
         if os.environ.get("DSPKIT_HEADLESS"):

@@ -24,6 +24,10 @@ class CompareSettings(OnApplication):
     policies: tuple[Policy, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.policies, tuple) or not all(isinstance(p, Policy) for p in self.policies):
+            raise DspkitError(f"policies {self.policies!r}", expected="a tuple of policies, as (DS2(), Static())",
+                              fix="copy what the view shows as settings")  # fmt: skip
         if not 2 <= len(self.policies) <= len(LETTERS):
             raise DspkitError(f"{len(self.policies)} policies", expected="two to four", fix="drop or add some")
 

@@ -163,7 +163,9 @@ class Live:
         """Move the controls to these settings."""
         self.settings, target = settings, self.view.target
         self.view.clear(None)
+        target.min = min(target.min, settings.target_latency_s)
         target.max = max(target.max, settings.target_latency_s)
+        self.view.settle.max = max(self.view.settle.max, settings.settle)
         target.value, self.view.settle.value = settings.target_latency_s, settings.settle
 
     def _begin(self, run: Run) -> Backend:

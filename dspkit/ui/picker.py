@@ -31,7 +31,10 @@ class EtpPicker:
         pick = w.ToggleButtons if len(self._names) <= _BUTTONS else w.Dropdown
         layout = {"width": "auto"}
         style = {"button_width": "auto"} if pick is w.ToggleButtons else {}
-        self.pick = pick(options=list(self._names), value=str(first), layout=layout, style=style)
+        self.pick = pick(
+            options=list(self._names), value=str(first), description="operator",
+            tooltip="the operator whose ETP is explained", layout=layout, style=style,
+        )  # fmt: skip
         self.rate = slider(1.0, 3.0, congestion_rate, "congestion rate", "input over processing rate that is too much")
         self.rate.style = WIDE
         self.chart, self.why, self.code, self._errors = w.Output(), w.HTML(), w.HTML(), Errors()

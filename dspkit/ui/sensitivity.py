@@ -66,20 +66,24 @@ class Sensitivity:
         self._lock = threading.RLock()
         self._picture: plots.Plot | None = None
         self.app = w.Dropdown(options=sorted(topologies.available()), value=app, description="application",
-                              style=WIDE, layout=ROOM)  # fmt: skip
+                              tooltip="the job that runs", style=WIDE, layout=ROOM)  # fmt: skip
         made = {name: control(knob) for name, knob in self._knobs.items()}
         self.sliders: dict[str, Any] = {name: widget for name, widget in made.items() if widget is not None}
         for name, widget in self.sliders.items():
             widget.description = LABELS.get(name, widget.description)
         swept = [(LABELS.get(name, name.replace("_", " ")), name) for name in names if _values(self._knobs[name], None)]
         self.x, self.y = (
-            w.Dropdown(options=swept, value=axis, description=text, style=WIDE, layout=ROOM)
-            for axis, text in zip(axes, ("sweep, across", "sweep, upward"), strict=True)
+            w.Dropdown(options=swept, value=axis, description=text, tooltip=help, style=WIDE, layout=ROOM)
+            for axis, text, help in zip(
+                axes, ("sweep, across", "sweep, upward"), ("the columns of the map", "the rows of the map"), strict=True
+            )
         )
         self.button = w.Button(
             description="Sweep", icon="th", tooltip="run all combinations of the two knobs, or stop doing so"
         )
-        self.progress = w.IntProgress(layout={"width": "auto", "visibility": "hidden"})
+        self.progress = w.IntProgress(
+            description="runs", tooltip="runs done", layout={"width": "auto", "visibility": "hidden"}
+        )
         self._chart, self._map = w.Output(), w.Output()
         self._errors = Errors()
         self._said, self._code, self._words, self._stale = (w.HTML() for _ in range(4))
@@ -181,7 +185,12 @@ class Sensitivity:
             if sweeping.error is not None:
                 self._errors.note("run", sweeping.error)
             elif sweeping.done[0]:
-                self._draw_map()
+                try:
+                    self._draw_map()
+                except Exception as error:  # a map that cannot be drawn does not end the sweep
+                    self._errors.note("picture", error)
+                else:
+                    self._errors.note("picture", None)
 
     @property
     def error(self) -> str:

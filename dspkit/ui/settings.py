@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from math import inf
+from numbers import Integral, Real
 from typing import Any, Self
 
 from .. import literal, policies, predict, workload
 from ..core import Policy
-from ..errors import DspkitError
+from ..errors import DspkitError, KnobError
 from ..frozen import FrozenMap
 from ..knobs import call
 from ..plant.variants import OWN, variant
@@ -29,8 +31,8 @@ class Shown:
     def load(cls, text: str, known: Iterable[type] = ()) -> Self:
         """The settings that `text` prints. `known` are classes of your own that it may name.
 
-        >>> Settings.load("Settings(app='star', policy=DS2(activation=2))").policy.activation
-        2
+        >>> print(Settings.load("Settings(app='star', policy=DS2(activation=2))"))
+        Settings(app='star', policy=DS2(activation=2))
         """
         own = {c.__name__: c for c in (*_classes(), *_below(Shown), *known)}
         made = literal.read(text, own)
@@ -39,6 +41,31 @@ class Shown:
                 f"a {type(made).__name__}", expected=f"{cls.__name__}(...)", fix="copy what the view shows as settings"
             )
         return made
+
+
+_LEAST = {"windows": 1, "settle": 0, "seed": 0, "scale": 0.0, "target_latency_s": 0.0, "window_s": 0.0}
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "app": (str, "the name of an application"), "policy": (Policy, "a policy, as DS2()"),
+    "plant": (str, "the name of a plant"), "workload": ((Workload, type(None)), "a load, as Sine()"),
+    "parallelism": (Mapping, "a mapping of operators to instances"), "changes": (Mapping, "a mapping of values"),
+}  # fmt: skip
+
+
+def check(settings: Any) -> None:
+    """Refuse in words what no run can have, before any control shows it: settings are pasted by people."""
+    given = {f.name: getattr(settings, f.name) for f in fields(settings)}
+    for name, value in given.items():
+        expected = ""
+        if name in _KINDS and not isinstance(value, _KINDS[name][0]):
+            expected = _KINDS[name][1]
+        elif name in _LEAST:
+            least, whole = _LEAST[name], isinstance(_LEAST[name], int)
+            right = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+            if not right or not least <= value < inf or (name.endswith("_s") and value == 0):
+                expected = f"a {'whole ' * whole}number {'above' if name.endswith('_s') else 'from'} {least}"
+        if expected:
+            came = f"{type(settings).__name__}.{name} = {value!r}"
+            raise KnobError(came, expected=expected, fix="copy what the view shows as settings")
 
 
 def _below(cls: type) -> list[type]:
@@ -62,6 +89,9 @@ class LiveSettings(Shown):
     settle: int = 0
     seed: int = 0
     target_latency_s: float = 0.18
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def code(self) -> str:
         """The same run as code to copy."""
@@ -92,6 +122,9 @@ class OnApplication(Shown):
     workload: Workload | None = None
     plant: str = OWN
     changes: Mapping[str, Any] = field(default_factory=FrozenMap)
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def application(self) -> App:
         """The application as set: its own, on this plant, under this load."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 import ipywidgets as w
 
@@ -14,7 +15,7 @@ from ..knobs import Knobs, knob
 from .controls import ROOM, WIDE, read, slider
 from .errors import Errors
 from .settings import Shown
-from .view import show_beside, show_plot
+from .view import settings_box, show_beside, show_plot
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,12 +49,13 @@ class TopologyView:
         self.play = w.Play(min=0, max=last, value=last, interval=400, tooltip="play the run window by window")
         w.jslink((self.play, "value"), (self.window, "value"))
         self.rate = slider(1.0, 3.0, 1.2, "congestion rate", "input over processing rate that is too much")
-        self._chart, self._said, self._code = w.Output(), w.HTML(), w.HTML()
+        self._chart, self._said, self._code, self.pasted = w.Output(), w.HTML(), w.HTML(), settings_box()
         moved = self._errors.guard("picture", lambda _: self._moved())
         for widget in (self.window, self.rate):
             widget.observe(moved, "value")
+        self.pasted.observe(self._errors.guard("pasted settings", self._paste), "value")
         bar = w.HBox([self.window, self.rate, self.play], layout={"flex_flow": "row wrap"})
-        self.view = w.VBox([bar, self._errors.widget, self._chart, self._said, self._code])
+        self.view = w.VBox([bar, self._errors.widget, self._chart, self._said, self._code, self.pasted])
         self.view.add_class("dspkit")
         self.use(settings or TopologySettings(window=last))
 
@@ -78,8 +80,13 @@ class TopologyView:
             self.settings = settings
             self._draw()
 
+    def _paste(self, change: Any) -> None:
+        if change["new"].strip() != repr(self.settings):
+            self.use(change["new"])
+
     def _draw(self) -> None:
         s = self.settings
+        self.pasted.value = repr(s)
         snapshot = self._history[s.window].snapshot
         self.picture = plots.topology(self._history.topology, snapshot, congestion_rate=s.congestion_rate)
         show_plot(self._chart, self.picture, bar=False)

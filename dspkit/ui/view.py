@@ -50,10 +50,7 @@ class RunView:
         self.chart, self.graph, self.link = (w.Output() for _ in range(3))
         self.status, self.left, self.why, self.code, self.said = (w.HTML() for _ in range(5))
         self.why.layout = {"height": "190px", "overflow": "auto"}
-        self.settings = w.Textarea(
-            description="settings", tooltip="copy them to keep a picture; paste others here to make theirs again",
-            continuous_update=False, rows=3, style=WIDE, layout={"width": "auto"},
-        )  # fmt: skip
+        self.settings = settings_box()
         left = w.VBox(self.controls(), layout={"flex": "0 0 350px", "overflow": "hidden"})
         right = w.VBox(
             [self.chart, self.said, self.why, self.graph, self.code, self.settings],
@@ -140,6 +137,14 @@ def _seconds(seconds: float) -> str:
     ('4 s', '4 min')
     """
     return f"{int(seconds) + 1} s" if seconds < 120 else f"{int(seconds / 60) + 1} min"
+
+
+def settings_box() -> Any:
+    """Where a view's settings are copied from, and others are pasted."""
+    return w.Textarea(
+        description="settings", tooltip="copy them to keep a picture; paste others here to make theirs again",
+        continuous_update=False, rows=3, style=WIDE, layout={"width": "auto"},
+    )  # fmt: skip
 
 
 def heading(text: str) -> Any:
