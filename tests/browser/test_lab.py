@@ -332,6 +332,7 @@ def test_notebook_06_in_the_lab(url, page, page_errors):
         timeout=30_000,
     )
     view.get_by_text("The map is of the knobs before").wait_for(timeout=10_000)
+    page.wait_for_function("[...document.querySelectorAll('.jp-RenderedMarkdown img')].every(i => i.naturalWidth > 0)")
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / "06_markov.png")
     assert page.locator(".dspkit-error").count() == 0
