@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...placement.taxi_query import SETTINGS
-from ..edrp import PRINTED, markdown, rows, table_8_3, table_8_4
+from ..edrp import LITERAL, PRINTED, markdown, rows, table_8_3, table_8_4
 from ..page import Found, Row, Section, Shown, frame, records
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DELAYS = "delays of ANSNET are not printed: ours are drawn"
 WHY = {
@@ -33,7 +38,25 @@ def show(found: Found) -> Shown:
         Row("EDRP", f"a decision, {n} nodes, k = {k}", row.printed_s, float(row.seconds), "a search of our own", " s")
         for (n, k), row in decisions.dropna(subset="printed_s").iterrows()
     ]
-    return Shown({"lines": markdown(rows(hours, decisions))}, lines)
+    return Shown({"lines": markdown(rows(hours, decisions)), **_told(hours, decisions)}, lines)
+
+
+def _told(hours: pd.DataFrame, decisions: pd.DataFrame) -> dict[str, str]:
+    """Numbers within the prose."""
+    downtime, response = hours.downtime_s.unstack(0), hours.R_ms.unstack(0)
+    others, last = ("balanced", "response time", "cost"), hours.last_in_min["balanced"]
+    ratios = {name: downtime[[name]].to_numpy() / downtime[[*others]] for name in (LITERAL, "baseline")}
+    means = downtime["baseline"].mean() / downtime[[*others]].mean()
+    return {
+        "last in": f"{last.median():.0f} ({last.min():.0f} to {last.max():.0f})",
+        "literal": ", ".join(f"{x:.1f}" for x in ratios[LITERAL].min()),
+        "ours": ", ".join(f"{x:.1f}" for x in ratios["baseline"].min()),
+        "ours mean": ", ".join(f"{x:.1f}" for x in means),
+        "least on": str(int((response[[*SETTINGS]].idxmin(axis=1) == "response time").sum())),
+        "kept cost": f"{hours.cost['response time'].mean():.1f}",
+        "above": str(int((hours.above_R_max["balanced"] > 0).sum())),
+        "restricted": f"{100 * decisions.restricted_worse.max():.0f} %",
+    }
 
 
 SECTION = Section(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from ..page import Found, Section, Shown, grid, records
 from ..predictors import LOADS, table
 
@@ -10,7 +13,21 @@ def show(found: Found) -> Shown:
     columns = [f"{kind}: {what}" for kind in LOADS for what in ("MASE", "held", "model's own")]
     lines = [(r["index"], *(f"{r[c]:.2f}" if "MASE" in c else f"{r[c]:.0%}" for c in columns)) for r in found["errors"]]
     head = [h for kind in LOADS for h in (f"{kind}: MASE", "90 % interval held", "model's own")]
-    return Shown({"errors": grid(("predictor", *head), lines)})
+    calm = [
+        (r[f"{kind}: held"], r[f"{kind}: model's own"]) for r in found["errors"] if _widened(r) for kind in LOADS[:2]
+    ]
+    held, own = (_span(values) for values in zip(*calm, strict=True))
+    return Shown({"errors": grid(("predictor", *head), lines), "calm": held, "calm own": own})
+
+
+def _widened(row: Mapping[str, Any]) -> bool:
+    """Whether its intervals are calibrated; those of ELYSIUM as printed are its own."""
+    return any(row[f"{kind}: held"] != row[f"{kind}: model's own"] for kind in LOADS)
+
+
+def _span(shares: Iterable[float]) -> str:
+    percent = sorted(round(100 * share) for share in shares)
+    return f"{percent[0]} to {percent[-1]} %"
 
 
 SECTION = Section({"errors": lambda: records(table().reset_index())}, show)
