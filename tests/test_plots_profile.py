@@ -28,7 +28,7 @@ def test_a_profile_is_drawn_over_what_was_measured(history):
         plots.profile(learned, history, "nobody")
 
 
-def test_nodes_of_several_runs_lie_over_each_other_with_their_scores():
+def test_nodes_of_several_runs_lie_over_each_other_with_their_scores(monkeypatch):
     load = workload.Jump(100, 360, 120)
     runs = {name: run(p, TOP.simulator(load), steps=40) for name, p in (("<elysium>", Elysium()), ("joint", Joint()))}
     picture = plots.nodes(runs, 4)
@@ -39,7 +39,10 @@ def test_nodes_of_several_runs_lie_over_each_other_with_their_scores():
         f"joint: degradation {scores.degradation(runs['joint']).mean:.2f} and {saved:.0%} nodes saved"
         in picture.summary
     )
-    assert "<elysium>" not in picture.summary
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
+    picture._ipython_display_()
+    assert "<em>&lt;elysium&gt;: degradation" in shown[1]["text/html"]  # text is escaped by who shows it, once
     for wrong in ({}, {"x": History(TOP.topology)}):
         with pytest.raises(DspkitError, match="at least one History"):
             plots.nodes(wrong)
