@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from ..core import Deployment, Snapshot
+from ..errors import KnobError
 from ..etp import counting
+from ..frozen import FrozenMap
 
 NEAREST_S = 1e-3  # delays below this count as this
 
@@ -128,6 +131,17 @@ def pick(start: str, view: View, rules: Rules, random: Any, with_self: bool = Fa
 def known(snapshot: Snapshot) -> tuple[str, ...]:
     """All nodes that are known, idle ones too: those that were measured, and those that instances were put on."""
     return tuple(sorted({*snapshot.nodes, *snapshot.deployment.placement.values()}, key=counting))
+
+
+def freeze_tables(policy: Any) -> None:
+    """Check `delays` and `state_bytes` of a policy that is being made, and keep copies that nobody can change."""
+    for name in ("delays", "state_bytes"):
+        values = getattr(policy, name)
+        if not isinstance(values, Mapping) or not all(
+            isinstance(v, (int, float)) and 0 <= v < math.inf for v in values.values()
+        ):
+            raise KnobError(f"{name} = {values!r}", expected="finite numbers >= 0 by key", fix="mend the table")
+        object.__setattr__(policy, name, FrozenMap(values))
 
 
 def delay(delays: Mapping[tuple[str, str], float], a: str, b: str) -> float:

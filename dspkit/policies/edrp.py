@@ -36,7 +36,7 @@ from ..placement import (
     adapt,
 )
 from ..placement.control import FIRST
-from ._managers import delay, known
+from ._managers import delay, freeze_tables, known
 from .on_demand import placed
 
 WEIGHTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -91,13 +91,7 @@ class Edrp(Knobs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("delays", "state_bytes"):
-            values = getattr(self, name)
-            if not isinstance(values, Mapping) or not all(
-                isinstance(v, (int, float)) and 0 <= v < math.inf for v in values.values()
-            ):
-                raise KnobError(f"{name} = {values!r}", expected="finite numbers >= 0 by key", fix="mend the table")
-            object.__setattr__(self, name, FrozenMap(values))
+        freeze_tables(self)
         if not isinstance(self.pinned, Mapping) or not all(isinstance(n, str) for n in self.pinned.values()):
             raise KnobError(f"pinned = {self.pinned!r}", expected="{operator: node}", fix="correct it")
         object.__setattr__(self, "pinned", FrozenMap(self.pinned))

@@ -28,7 +28,7 @@ from ..errors import KnobError
 from ..frozen import FrozenMap
 from ..knobs import Knobs, knob
 from ..migration import StormDowntime
-from ._managers import Action, Request, View, applied, known, plan
+from ._managers import Action, Request, View, applied, freeze_tables, known, plan
 from .on_demand import placed
 
 GAINS = FrozenMap({"scale out": 100.0, "migrate": 10.0, "scale in": 1.0})  # only their order is printed
@@ -102,13 +102,7 @@ class Hierarchical(Knobs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("delays", "state_bytes"):
-            values = getattr(self, name)
-            if not isinstance(values, Mapping) or not all(
-                isinstance(v, (int, float)) and 0 <= v < math.inf for v in values.values()
-            ):
-                raise KnobError(f"{name} = {values!r}", expected="finite numbers >= 0 by key", fix="mend the table")
-            object.__setattr__(self, name, FrozenMap(values))
+        freeze_tables(self)
         if self.manager is not None and (isinstance(self.manager, type) or not isinstance(self.manager, Policy)):
             raise KnobError(f"manager {self.manager!r}", expected="a policy that is made", fix="as in manager=DS2()")
         if not isinstance(self.downtime, StormDowntime):
