@@ -16,7 +16,7 @@ from benchmarks import Claim
 
 POLICIES = (
     "static, right", "ds2", "drs", "autrascale, transfer", "stela", "fission", "elysium", "elysium, proactive", "joint",
-    "elastic-storm", "dhalion", "hpa",
+    "elastic_storm", "dhalion", "hpa",
 )  # fmt: skip
 SEEDS, LOADS, CORES = 20, 8, 2
 
@@ -144,7 +144,7 @@ def _part(seeds: Any, processes: int) -> tuple[float, float]:
 
 def _few(count: int, processes: int, folder: str | None = None) -> float:
     """Seconds of so many runs of twenty minutes."""
-    chosen = ("ds2", "hpa", "joint", "elastic-storm")
+    chosen = ("ds2", "hpa", "joint", "elastic_storm")
     ask = _question(range(count // 8), 20, ("sine", "square"), chosen)
     started = time.perf_counter()
     _compare(ask, processes=processes, folder=folder)

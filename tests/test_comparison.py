@@ -477,7 +477,7 @@ def test_pictures_say_what_they_show_and_escape_names():
 def test_standard_policies_are_made_for_every_standard_load():
     assert list(standard_policies()) == [
         "static, under", "static, right", "static, over", "ds2", "drs", "autrascale", "autrascale, transfer", "stela",
-        "fission", "elysium", "elysium, proactive", "joint", "elastic-storm", "hierarchical", "dhalion", "hpa",
+        "fission", "elysium", "elysium, proactive", "joint", "elastic_storm", "hierarchical", "dhalion", "hpa",
         "flink_autoscaler", "edrp",
     ]  # fmt: skip
     assert len(standard_loads()) == 8

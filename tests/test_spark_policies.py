@@ -22,7 +22,7 @@ BEFORE, AFTER, STEP_S = 500.0, 1500.0, 8.0
 DRIVERS: dict[str, tuple[Policy, int, int]] = {
     "ds2": (DS2(), 3, 20),
     "fission": (Fission(short_s=4, windows=1, mid_term=False), 12, 20),
-    "elastic-storm": (ElasticStorm(rest=1, signal="busy", places="no"), 6, 20),
+    "elastic_storm": (ElasticStorm(rest=1, signal="busy", places="no"), 6, 20),
     "autrascale": (
         AuTraScale(
             target_latency_s=0.5, most=4, levels=2, running_s=4.0, warm_up_s=2.0, rate_change=0.5, tolerance=0.05

@@ -228,7 +228,7 @@ def test_plants_differ_in_what_their_names_say():
 
 
 def test_thresholds_are_lines_that_move_in_the_picture_of_a_finished_run():
-    explorer = ui.Explorer("word_count", "elastic-storm", windows=4, speed=0)
+    explorer = ui.Explorer("word_count", "elastic_storm", windows=4, speed=0)
     explorer.start()
     assert explorer.wait(60)
     assert _line(explorer, "out") == 0.7

@@ -53,7 +53,7 @@ def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[
         "elysium": lambda case: elysium(case, proactive=False),
         "elysium, proactive": lambda case: elysium(case, proactive=True),
         "joint": lambda case: _made("joint", nodes=len(case.app.plant.nodes)),
-        "elastic-storm": lambda case: known.get("elastic-storm")(),
+        "elastic_storm": lambda case: known.get("elastic_storm")(),
         "hierarchical": lambda case: _made("hierarchical", most_s=_target(case), slots=_slots(case.app)),
         "dhalion": lambda case: known.get("dhalion")(),
         "hpa": lambda case: known.get("hpa")(),

@@ -74,7 +74,7 @@ class ElasticStorm(Knobs):
     $minExec$ at least.
     """
 
-    name: ClassVar[str] = "elastic-storm"
+    name: ClassVar[str] = "elastic_storm"
     reference: ClassVar[str] = "nardelli"
     out: float = knob(
         0.7, "share of a core above which an executor is overloaded", low=0.05, high=1.0, source="thesis", line="busy"

@@ -12,20 +12,12 @@ from ..core import Backend, Step
 from ..history import THEN, History, changes
 from ..knobs import call
 from ..loop import describe, mape
+from .background import REDRAW_S, Background
 from .settings import LiveSettings, Settings
 
-REDRAW_S = 0.25  # a browser that must draw more often falls behind
 
-
-class Run:
-    """One run of a policy on the backend that `begin(run)` makes.
-
-    `show(run)` is called from the run's thread, at most every REDRAW_S seconds, and once when it is over. Only one Run
-    of a kernel goes at a time: starting one tells the one before to stop, and waits for it in its own thread.
-    """
-
-    _latest: Run | None = None
-    _starting = threading.Lock()
+class Run(Background):
+    """One run of a policy on the backend that `begin(run)` makes; `show(run)` comes at most every REDRAW_S seconds."""
 
     def __init__(
         self,
@@ -35,35 +27,19 @@ class Run:
         pace: Callable[[], float],
     ):
         """`pace()` is in windows a second, asked after each window; 0 is as fast as it goes."""
+        super().__init__(show)
         self.settings = settings
         self.history: History | None = None
-        self.error: Exception | None = None
-        self.over = False
-        self._begin, self._show, self._pace = begin, show, pace
-        self._lock, self._stop, self._go = threading.Lock(), threading.Event(), threading.Event()
+        self._begin, self._pace = begin, pace
+        self._lock, self._go = threading.Lock(), threading.Event()
         self._go.set()
         self._started_s = self._held_s = 0.0
         self._turned_to: LiveSettings | Settings | None = None
         self._moved: dict[str, int] = {}
         self._policies, self._told = [settings.policy], dict[str, Any]()
-        self._thread = threading.Thread(target=self._work, daemon=True, name="dspkit-run")
-
-    def start(self) -> None:
-        with Run._starting:
-            self._former, Run._latest = Run._latest, self
-            if self._former is not None:
-                self._former.stop()
-            self._thread.start()
-
-    @classmethod
-    def stop_latest(cls) -> None:
-        """Tell the run of this kernel to stop, if one goes."""
-        if cls._latest is not None:
-            cls._latest.stop()
 
     def stop(self) -> None:
-        """Ask the run to end after the window it is in; returns at once."""
-        self._stop.set()
+        super().stop()
         self._go.set()
 
     def pause(self) -> None:
@@ -86,22 +62,6 @@ class Run:
             return None
         return (time.monotonic() - self._started_s - self._held_s) / done * (self.settings.windows - done)
 
-    @property
-    def stopping(self) -> bool:
-        return self._stop.is_set()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the run to be over; whether it is."""
-        self._thread.join(timeout_s)
-        return not self.running
-
-    def is_this_thread(self) -> bool:
-        return self._thread is threading.current_thread()
-
     def turn(self, settings: LiveSettings | Settings) -> None:
         """From the next window on the run follows these settings; their parallelism is for the next run."""
         with self._lock:
@@ -120,19 +80,7 @@ class Run:
 
     # In the run's own thread
 
-    def _work(self) -> None:
-        if self._former is not None:
-            self._former.wait()
-            self._former = None
-        try:
-            if not self.stopping:
-                self._loop()
-        except Exception as error:
-            self.error = error
-        self.over = True
-        self._show(self)
-
-    def _loop(self) -> None:
+    def work(self) -> None:
         with self._begin(self) as backend:
             history = self.history = History(backend.topology)
             self._tell(backend)
