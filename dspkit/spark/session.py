@@ -21,6 +21,11 @@ log = logging.getLogger("dspkit")
 _CORE = {  # fixed once a SparkContext has started
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Spark remembers what ran even without its pages; an epoch has a job and a stage an operator, for hours.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "60",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
     "spark.log.level": "OFF",
     "spark.driver.memory": "2g",
     # Planning an epoch is much code that runs a few times: compiled at once, and not a second time for more speed.
