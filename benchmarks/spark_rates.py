@@ -61,7 +61,7 @@ def _by_hand() -> float:
     from dspkit.spark import session
 
     base = session.start("local[64]", "microbatch")
-    session._workers(base)
+    session.find_modules(base)
     spark = base.newSession()
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).option("numPartitions", 1)

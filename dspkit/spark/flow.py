@@ -33,7 +33,7 @@ _LEAST = 64  # records: enough to measure by
 _FIRST = 2000  # records, as in Job.java
 _UNLIMITED = 1 << 60
 _FRAME_S = 0.02  # of work for the slowest instance
-_FRAME = 256  # records at most
+_FRAME = 2048  # records at most: a frame costs Spark and Python as much as some hundred records
 
 
 def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[int, Sequence[int]]) -> tuple[int, int]:
@@ -79,6 +79,7 @@ class Flow:
         allow: Callable[[int, int], None],
     ):
         self._totals, self._k, self._inputs, self._allow = totals, k, inputs, allow
+        self._frame = _LEAST
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="dspkit-flow")
         self._thread.start()
@@ -86,11 +87,12 @@ class Flow:
     def close(self) -> None:
         self._ended.set()
         self._thread.join(5)
-        self._allow(_UNLIMITED, _FRAME)
+        self._allow(_UNLIMITED, self._frame)
 
     def _run(self) -> None:
         seen: deque[Totals] = deque(maxlen=_MEMORY)
         while not self._ended.wait(EVERY_S - (time.time() - EVERY_S / 4) % EVERY_S):  # a little after the readings
             seen.append(self._totals())
             with contextlib.suppress(Exception):  # a Spark that does not answer: the supervisor says so
-                self._allow(*allowance(seen[0], seen[-1], self._k(), self._inputs))
+                credit, self._frame = allowance(seen[0], seen[-1], self._k(), self._inputs)
+                self._allow(credit, self._frame)

@@ -144,7 +144,7 @@ class SparkJob:
             )
         if not zero:
             zero = self._let_begin()
-        if self.law == "pipeline":
+        if self.engine == "jar":
             inputs = {stage.index: tuple(stage.inputs) for stage in stages}
             self._owned.append(Flow(meter.totals, self._k, inputs, self._supervisor.allow).close)
         self._open, self._logs.zero_s = True, zero * 1e-6

@@ -20,7 +20,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
 
   static final class Settings implements Serializable {
     private static final long serialVersionUID = 1;
-    final int job, operator, partitions, frameRecords;
+    final int job, operator, partitions;
     final long lingerMicros;
     final Trace trace; // null: of another log, of which the driver says how far it is filled
 
@@ -28,7 +28,6 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
       job = options.getInt("job", 0);
       operator = options.getInt("operator", 0);
       partitions = options.getInt("partitions", 16);
-      frameRecords = options.getInt("frame_records", 256);
       lingerMicros = options.getLong("linger_micros", 10_000);
       trace = options.get("trace") == null ? null : new Trace(options.get("trace"));
     }
@@ -98,8 +97,8 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     ByteBuffer frame = ByteBuffer.allocate(16 + 24 * own).order(ByteOrder.LITTLE_ENDIAN);
     frame.putLong(micros()).putLong(share.startMicros);
     Allowance job = limit == null ? allowance : null; // a micro-batch is bounded as it is
-    long room = settings.frameRecords;
-    if (job != null) room = Math.min(Math.min(room, job.frameRecords()), job.credit());
+    long room = allowance.frameRecords();
+    if (job != null) room = Math.min(room, job.credit());
     long before = room;
     if (room <= 0) return false;
     long most = Math.max(1, room / own);
