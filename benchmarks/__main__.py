@@ -41,8 +41,10 @@ def measure(name: str, function: Callable[[], Claim]) -> tuple[str, dict[str, An
         return f"{name:34} FAILED after {time.perf_counter() - started:.1f} s: {type(error).__name__}: {error}", None
     sign, verdict = "≥" if claim.better == "higher" else "≤", "ok" if claim.holds else "short"
     line = f"{name:34} {claim.value:>10.4g} {claim.unit:9} {sign} {claim.target:<9.4g} {verdict:6}"
+    told = [f"{k} {v:,.4g}" for k, v in claim.detail.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+    more = f"  ({', '.join(told[:6])})" if told else ""
     entry = {"value": claim.value, "unit": claim.unit, "target": claim.target, "better": claim.better}
-    return f"{line} {time.perf_counter() - started:6.1f} s", {**entry, "ok": claim.holds, "detail": dict(claim.detail)}
+    return f"{line} {time.perf_counter() - started:6.1f} s{more}", {**entry, "ok": claim.holds, "detail": dict(claim.detail)}
 
 
 def keep(entries: dict[str, dict[str, Any]], measured: Sequence[str]) -> None:

@@ -50,6 +50,7 @@ def test_claims_are_found_and_judged(results: Path, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:2]] == ["made.fast", "made.slow"]
     assert " ok " in lines[0]
+    assert lines[0].endswith("(a 1)")
     assert " short " in lines[1]
 
 

@@ -30,6 +30,36 @@ def test_the_true_rate_is_that_of_the_operator_however_busy_it_is(utilisation: f
     assert metrics.utilisation == pytest.approx(utilisation, abs=0.05)
 
 
+NAP = "SELECT id, event_s FROM input WHERE reflect('java.lang.Thread', 'sleep', 20L) IS NULL"  # Spark waits, in Java
+SUM = "SELECT id, event_s FROM input WHERE aggregate(sequence(1, id % 2 + 3000), 0L, (a, x) -> a + x) > 0"
+
+
+@pytest.mark.parametrize("utilisation", [0.2, 0.6, 1.0])
+def test_the_true_rate_of_a_query_is_that_of_its_work_in_java(utilisation: float) -> None:
+    """20 ms a record, of which Python sees nothing but how long it took; a frame costs it some 0.2 ms."""
+    rate = 50 * utilisation if utilisation < 1 else 65.0
+    with _query_job(NAP, rate) as job:
+        job.observe()
+        metrics = job.observe().operators["work"]
+    assert metrics.true_rate == pytest.approx(50, rel=0.05)
+    assert metrics.utilisation == pytest.approx(utilisation, abs=0.05)
+    assert metrics.cpu < 0.2 * metrics.utilisation  # it waits
+
+
+def test_the_cores_of_a_query_are_counted_where_java_works() -> None:
+    with _query_job(SUM, 300) as job:
+        job.observe()
+        metrics = job.observe().operators["work"]
+    assert metrics.processing_rate == pytest.approx(300, rel=0.1)
+    assert 0.3 * metrics.utilisation < metrics.cpu <= 1.1 * metrics.utilisation  # others may hold a core meanwhile
+
+
+def _query_job(query: str, rate: float) -> SparkJob:
+    functions = {"work": sql(query, live.RECORD), "end": arrow(live.swallow)}
+    settings: Any = dict(spark=live.spark("realtime"), window_s=4.0, epoch_s=30.0)
+    return SparkJob(Topology.chain("read", "work", "end"), functions, workload.Constant(rate), **settings)
+
+
 def test_ds2_brings_a_job_through_a_load_step_within_three_decisions() -> None:
     load = workload.Jump(400, 2400, 4.0)
     with live.job(micros=1000, load=load, window_s=2.0) as job:

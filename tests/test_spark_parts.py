@@ -249,8 +249,8 @@ def test_what_runs_below_a_process_is_found_and_can_be_ended() -> None:
 
 def test_a_frame_that_a_query_emptied_still_says_how_many_came() -> None:
     schema = stamped(as_schema("n int64"), "somebody")
-    records, seconds = query.unpack(struct.pack("<qq", 5_000_000, 7), schema)
-    assert (records.rows, records.batch.num_rows, seconds) == (7, 0, 0.005)
+    records, seconds, worked = query.unpack(struct.pack("<qqq", 5_000_000, 2_000_000, 7), schema)
+    assert (records.rows, records.batch.num_rows, seconds, worked) == (7, 0, 0.005, 0.002)
     assert records.batch.schema.names == ["n"]
 
 

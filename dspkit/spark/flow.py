@@ -11,8 +11,8 @@ how many records its sources may take until it speaks again:
     | $T$ | the longest that any operator needs for what waits before it |
 
 They may take $c (h + T^* - T)$, with the time $h$ between two words and the target $T^*$. A job that keeps up takes
-less by itself. A frame holds no more than what keeps the slowest instance busy for a moment: it is done as a whole, and
-nobody can tell before it is.
+less by itself; a micro-batch takes what its own bound says. A frame holds no more than what keeps the slowest instance
+busy for a moment: it is done as a whole, and nobody can tell before it is.
 """
 
 from __future__ import annotations

@@ -53,8 +53,9 @@ class Meter:
         self._spent[self._doing] += now - self._since
         self._doing, self._since = doing, now
 
-    def elsewhere(self, seconds: float) -> None:
-        """Java worked for this task while Python waited for it."""
+    def elsewhere(self, seconds: float, cpu: float) -> None:
+        """Java worked for this task while Python waited for it: so long, and so much of a core."""
+        self._cpu -= cpu
         moved = min(seconds, self._spent[WAIT])
         self._spent[WAIT] -= moved
         self._spent[BUSY] += moved

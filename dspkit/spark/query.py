@@ -1,7 +1,7 @@
 """Operators that are SQL or DataFrame expressions: Spark evaluates them on whole frames, in Java (`Select.java`).
 
-The task's Python gets a frame of what came out, behind two numbers: how long it took, and how many records went in. It
-sends the records on and keeps the meter, as for any operator.
+The task's Python gets a frame of what came out, behind three numbers: how long it took, how much of that a core worked,
+and how many records went in. It sends the records on and keeps the meter, as for any operator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .frames import Records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_HEAD = struct.Struct("<qq")
+_HEAD = struct.Struct("<qqq")
 
 
 def register(spark: Any, name: str, operator: str, query: Any, came: pa.Schema, given: pa.Schema) -> None:
@@ -58,16 +58,16 @@ def _refused(operator: str, what: str) -> SchemaError:
     )
 
 
-def unpack(frame: Any, schema: pa.Schema) -> tuple[Records, float]:
-    """The records that the query made of one frame, and the seconds it took."""
+def unpack(frame: Any, schema: pa.Schema) -> tuple[Records, float, float]:
+    """The records that the query made of one frame, the seconds it took, and those of a core."""
     import numpy as np
     import pyarrow as pa
 
-    nanos, came = _HEAD.unpack_from(frame)
+    nanos, worked, came = _HEAD.unpack_from(frame)
     if len(frame) > _HEAD.size:
         records = Records.unpack(memoryview(frame)[_HEAD.size :], schema)
     else:
         seen = pa.schema(list(schema)[:-2], metadata=schema.metadata)
         nothing = np.zeros(0, np.int64)
         records = Records(pa.RecordBatch.from_pylist([], seen), nothing, nothing)
-    return Records(records.batch, records.event, records.read, came), nanos * 1e-9
+    return Records(records.batch, records.event, records.read, came), nanos * 1e-9, worked * 1e-9

@@ -105,8 +105,8 @@ class Task:
                 if self.stage.source is not None:
                     records, meter.read_to = self._fetched(frame)
                 elif self.stage.function.query:
-                    records, seconds = query.unpack(frame, self._stamped)
-                    meter.elsewhere(seconds)
+                    records, seconds, worked = query.unpack(frame, self._stamped)
+                    meter.elsewhere(seconds, worked)
                 else:
                     records = Records.unpack(frame, self._schemas[sender])
                 yield records
