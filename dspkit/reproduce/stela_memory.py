@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ..plant import Scheduler
 from ..policies.on_demand import ScaleIn, ScaleOut
 from ..simulator import Simulator
 from ..simulator.engine import Engine
+from ..simulator.fluid import Fluid
 from ..simulator.job import Job
 from ..simulator.layout import Graph, Layout
 from ..topologies.app import App
@@ -36,7 +37,7 @@ from .stela import strategies, throughput
 if TYPE_CHECKING:
     import pandas as pd
 
-HEAPS_S = (1000.0, 100.0, 30.0, 10.0, 3.0)
+HEAPS_S = (1000.0, 100.0, 30.0, 10.0)
 RESTART_S = 40.0  # 30 s until a silent process is given up (Storm's default), and the start of another
 LOOK_S = 1.0
 BEFORE, AFTER = 180, 360  # windows: half an hour, and an hour
@@ -65,7 +66,7 @@ class _Heaps(Job):
     def _look(self, t: float) -> None:
         up = [j for j, at in self._back.items() if at <= t + 1e-9]
         share = self.layout.here / np.maximum(1, self.layout.instances)
-        waiting = share @ np.where(self._fed, self.engine.state.queue, 0.0)
+        waiting = share @ np.where(self._fed, cast(Fluid, self.engine).state.queue, 0.0)
         full = [j for j in np.flatnonzero(waiting > self._heap).tolist() if j not in self._back]
         for j in up:
             del self._back[j]
@@ -93,10 +94,7 @@ class Heaps(Simulator):
 
 
 def scale_out_heaps(
-    heaps_s: Sequence[float] = HEAPS_S,
-    restarts_s: Sequence[float] = (RESTART_S,),
-    *,
-    trials: Sequence[Trial] = TABLE_ONE,
+    heaps_s: Sequence[float] = HEAPS_S, restart_s: float = RESTART_S, *, trials: Sequence[Trial] = TABLE_ONE
 ) -> pd.DataFrame:
     """Stela and the default half an hour before and an hour after machines join: means, convergence."""
     import pandas as pd
@@ -104,8 +102,8 @@ def scale_out_heaps(
     rows = []
     for trial in trials:
         asked = ScaleOut(trial.after - trial.before, at_s=BEFORE * 10.0)
-        for heap_s, restart_s in ((h, r) for h in heaps_s for r in restarts_s):
-            row: dict[str, Any] = {"topology": trial.name, "heap_s": heap_s, "restart_s": restart_s}
+        for heap_s in heaps_s:
+            row: dict[str, Any] = {"topology": trial.name, "heap_s": heap_s}
             for name in ("stela", "default"):
                 backend = Heaps(trial.app(), heap_s, restart_s)
                 x = throughput(run(strategies(asked)[name], backend, steps=BEFORE + AFTER, seed=1))
@@ -117,7 +115,7 @@ def scale_out_heaps(
 
 
 def scale_in_heaps(
-    heaps_s: Sequence[float] = HEAPS_S, restart_s: float = RESTART_S, *, draws: int = 24
+    heaps_s: Sequence[float] = HEAPS_S, restart_s: float = RESTART_S, *, draws: int = 14
 ) -> pd.DataFrame:
     """Throughput after machines leave, by Stela and by `draws` of the 70 choices, and what there was before."""
     import pandas as pd

@@ -19,7 +19,7 @@ its worker passes by the thread, one in fifteen here; that is left out.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import fmean, median
@@ -109,7 +109,7 @@ def starts() -> dict[str, Places]:
 def abilities(ratio: float, busy: float = 0.7) -> dict[str, float]:
     """Records/s that operators can do: the third is sent `ratio` times that, and all others at most `busy` times."""
     topology = SCALE_IN.app().topology
-    flow = Counter(dict.fromkeys(topology.sources, LOAD_PER_S / len(topology.sources)))
+    flow = defaultdict(float, dict.fromkeys(topology.sources, LOAD_PER_S / len(topology.sources)))
     for name in topology.order:
         for child in topology.downstream(name):
             flow[child] += flow[name] / len(topology.downstream(name))
