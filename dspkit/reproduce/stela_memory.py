@@ -2,8 +2,8 @@
 
 What waits for a bolt lies in the heaps of its machine's processes. Nobody is held back, so behind a bolt that cannot
 keep up a heap fills; it runs over, the supervisor starts the machine's processes again after `restart_s`, and what lay
-there is lost. A process whose executors come or move begins empty, too. Records of an operator lie on its machines in
-proportion to its executors there; sources hold none, as they make records when asked for.
+there or was sent there meanwhile is lost. A process whose executors come or move begins empty, too. Records of an
+operator lie on its machines in proportion to its executors there; sources hold none, as they make records when asked.
 
 A heap is given in seconds of the job's whole load: records that fit in it over `LOAD_PER_S`. So neither the size of a
 record nor the rate, which the paper does not print, stands alone: 1 GB a machine is 100 s of 10,000 records/s of 1 kB,
@@ -71,9 +71,8 @@ class _Heaps(Job):
         for j in up:
             del self._back[j]
         self._back |= dict.fromkeys(full, t + self._restart_s)
-        if full:
-            self.engine.lose(np.where(self._fed, share[full].sum(axis=0), 0.0))
-        if full or up:
+        if full or up:  # what was sent to a machine that was down went nowhere
+            self.engine.lose(np.where(self._fed, share[full + up].sum(axis=0), 0.0))
             self.layout = self._layout(t)
             self.engine.change(self.layout)
 
