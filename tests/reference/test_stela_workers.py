@@ -68,8 +68,9 @@ def test_scale_in_record_by_record(who):
     able = {name: x * slow for name, x in abilities(RATIO).items()}
     before = into_workers(places, {})
     done = steady(app.topology, able, 1000 * slow, before)
-    gone = ("node-4", "node-5", "node-6", "node-7")
-    after = chosen(places, done) if who == "stela" else etp.without(app.topology, places, gone, list(app.plant.nodes))
+    gone, machines = ("node-4", "node-5", "node-6", "node-7"), list(app.plant.nodes)
+    lot = etp.without(app.topology, places, gone, machines, deal="moved")
+    after = chosen(places, done) if who == "stela" else lot
     workers = into_workers(after, before, "one")
     found = steady(app.topology, able, 1000 * slow, workers)
     records = played(app.topology, able, 1000 * slow, workers, seconds=300.0, step=0.05)
