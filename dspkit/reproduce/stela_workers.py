@@ -71,10 +71,11 @@ def steady(topology: Topology, able: Mapping[str, float], load: float, workers: 
 
 
 def into_workers(places: Places, before: Workers, rule: str = "spread") -> Workers:
-    """The workers of all executors: who stays on its machine stays in its worker. Who comes goes, by `rule`,
+    """The workers of all executors: who stays on its machine stays in its worker.
 
-    to the worker that has the fewest ("spread"), all into the one that had the fewest before ("one": what the authors'
-    published scheduler does where no slot is free), or all into a new one ("own": the same where a slot is free).
+    Those that come go one by one to the worker that has the fewest ("spread"), all to the one that had the fewest
+    before ("one": what the authors' published scheduler does where no slot is free), or all to a new one ("own": the
+    same where a slot is free).
     """
     found = {who: worker for who, worker in before.items() if places[who] == worker[0]}
     crowd: dict[str, list[int]] = defaultdict(lambda: [0] * WORKERS)

@@ -31,6 +31,17 @@ def test_a_bolt_works_while_its_heap_fills(heap_s, restart_s):
     assert min(x) == 0
 
 
+def test_who_moves_begins_empty():
+    with linear(1e9) as backend:
+        for _ in range(6):
+            full = backend.observe().operators["enrich"].backlog
+        now = backend.deployment
+        away = {who: "node-5" if who[0] == "enrich" else node for who, node in now.placement.items()}
+        backend.deploy(replace(now, placement=away))
+        assert full == pytest.approx(60 * LOAD_PER_S / 2)
+        assert backend.observe().operators["enrich"].backlog == pytest.approx(10 * LOAD_PER_S)
+
+
 def test_large_heaps_change_nothing():
     app = TABLE_ONE[3].app()
     with app.simulator(seed=1) as plain:
