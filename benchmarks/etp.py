@@ -74,6 +74,24 @@ def scale_in_over_random() -> Claim:
     return Claim(float(kept.min()["stela"]) / worst, "x", target=2.0, detail=detail)
 
 
+def scale_in_over_random_in_workers() -> Claim:
+    """The same where executors share Storm's workers and a full bolt blocks those beside it, in steady state.
+
+    The least over six placements at first; those that come to a machine join one worker that is there. The other two
+    rules are in the detail: spread over all workers, the ratio falls below 1 in one of the six.
+    """
+    from dspkit.reproduce.stela_workers import RATIO, workers_table
+
+    known = workers_table((RATIO,))
+    least = {}
+    for rule, x in known.groupby("rule"):
+        least |= {
+            f"{rule}, worst": float((x.stela / x.worst).min()),
+            f"{rule}, middle": float((x.stela / x.middle).min()),
+        }
+    return Claim(least["one, worst"], "x", target=2.0, detail=least)
+
+
 def _job(n: int, m: int) -> Job:
     """A random acyclic graph in which a third of the operators is congested."""
     import numpy as np

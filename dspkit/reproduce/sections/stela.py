@@ -6,7 +6,9 @@ from typing import Any
 
 from ..page import Found, Row, Section, Shown, frame, grid, records
 from ..stela import PRINTED, PRINTED_CONVERGENCE, scale_in_table, scale_out_table
+from ..stela_memory import scale_in_heaps, scale_out_heaps
 from ..stela_settings import cores_table, scale_in_by_cores
+from ..stela_workers import RATIO, workers_table
 
 TITLES = {
     "star": "star, 4 → 5 machines", "linear": "linear, 6 → 7", "diamond": "diamond, 6 → 7",
@@ -21,6 +23,7 @@ WHY = {
     "diamond": "our default does not fall, and tasks let a bolt double at most",
     "page_load": "four new executors share one core", "processing": "four new executors share one core",
 }  # fmt: skip
+RULES = {"one": "one that is there (published)", "own": "a new one", "spread": "all that are there, in turn"}
 
 
 def show(found: Found) -> Shown:
@@ -55,6 +58,14 @@ def show(found: Found) -> Shown:
     ]
     why = "our nodes share cores fairly: no placement starves an operator"
     rows.append(Row("Stela", "scale-in 8 to 4 machines: Stela over choice by lot", "2 to 5 times", ratio, why))
+    shared = frame(found["workers"]).query("ratio == @RATIO and rule == 'one'")
+    blocked = f"{_times(shared.stela / shared.worst)} the worst, {_times(shared.stela / shared.middle)} the middle one"
+    why = "steady state, workers with one receiving thread; over six placements at first"
+    rows.append(Row("Stela", "the same, executors sharing Storm's workers", "2 to 5 times", blocked, why))
+    heaps = frame(found["memory out"]).query("topology == 'diamond' and heap_s <= 100")
+    spread = f"{_gain(heaps.over_default.min())} to {_gain(heaps.over_default.max())}"
+    why = "the smaller the heaps, the less throughput there is before, too; which they were is not known"
+    rows.append(Row("Stela", "diamond, where heaps of 100 to 10 s of the load run over", "+120 %", spread, why))
     head = "Stela over default: paper | ours | Stela over its own before: paper | ours"
     head += " | default over its own before: paper | ours | least link load: paper | ours"
     convergence = "paper: Stela against default | ours: Stela | ours: default | nothing came out: Stela | default"
@@ -64,6 +75,8 @@ def show(found: Found) -> Shown:
             "gains": grid(("scale-out", *head.split(" | ")), gains),
             "convergence": grid(("convergence", *convergence.split(" | ")), converges),
             **_by_cores(found),
+            **_workers(found),
+            **_memory(found),
             "scale in": grid(("scale-in, Page Load, 8 → 4 machines: throughput kept", "paper", "ours"), scaled),
         },
         rows,
@@ -83,6 +96,49 @@ def _by_cores(found: Found) -> dict[str, str]:
     }
 
 
+def _workers(found: Found) -> dict[str, str]:
+    """Ranges over the starts: by where executors go, and by how congested the one bolt is."""
+    known = frame(found["workers"])
+    by_rule = [(RULES[r], *_ranges(known[(known.ratio == RATIO) & (known.rule == r)])) for r in RULES]
+    by_ratio = [(f"{x:g}", *_ranges(g)) for x, g in known[known.rule == "one"].groupby("ratio")]
+    words = "Stela keeps | worst by lot | middle by lot | best by lot | lots that lose 40 % or more | 80 % or more"
+    head = (*words.split(" | "), "Stela over the worst", "Stela over the middle")
+    return {
+        "workers": grid(("those that come to a machine join", *head), by_rule),
+        "workers by ratio": grid(("sent to the congested bolt over what it can do", *head), by_ratio),
+    }
+
+
+def _ranges(x: Any) -> list[str]:
+    shares = [
+        f"{x[c].min():.0%} to {x[c].max():.0%}" for c in ("stela", "worst", "middle", "best", "lose_40", "lose_80")
+    ]
+    return [*shares, _times(x.stela / x.worst), _times(x.stela / x.middle)]
+
+
+def _times(ratios: Any) -> str:
+    return f"{ratios.min():.2g} to {ratios.max():.2g} times"
+
+
+def _memory(found: Found) -> dict[str, str]:
+    known, into = frame(found["memory out"]), frame(found["memory in"])
+    heaps = sorted(known.heap_s.unique(), reverse=True)
+    at = known.set_index(["topology", "heap_s"])
+    out = []
+    for name in PRINTED:
+        here = [at.loc[(name, h)] for h in heaps]
+        cells = [f"{_gain(x.over_default)} ({x.stela_before / here[0].stela_before:.0%})" for x in here]
+        out.append((TITLES[name].partition(",")[0], *cells, _gain(PRINTED[name])))
+    names = ("before", "stela", "worst by lot", "middle by lot", "best by lot")
+    most = into.before.max()
+    rows = [(f"{r.heap_s:g} s", *(f"{r[n] / most:.0%}" for n in names)) for _, r in into.iterrows()]
+    title = "heaps of a machine, in seconds of the whole load"
+    return {
+        "memory out": grid((title, *(f"{h:g} s" for h in heaps), "paper"), out),
+        "memory in": grid((title, "before", "Stela", *names[2:]), rows),
+    }
+
+
 def _gain(share: float) -> str:
     percent = round(100 * share)
     return f"{percent:+d} %" if percent else "0 %"
@@ -94,6 +150,9 @@ SECTION = Section(
         "scale in": lambda: records(scale_in_table()),
         "by cores": lambda: records(cores_table()),
         "scale in by cores": lambda: records(scale_in_by_cores()),
+        "workers": lambda: records(workers_table()),
+        "memory out": lambda: records(scale_out_heaps()),
+        "memory in": lambda: records(scale_in_heaps()),
     },
     show,
 )

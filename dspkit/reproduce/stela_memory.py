@@ -1,0 +1,145 @@
+"""Stela's evaluation where records wait in memory that can run out, as in a Storm without acknowledgements.
+
+What waits for a bolt lies in the heaps of its machine's processes. Nobody is held back, so behind a bolt that cannot
+keep up a heap fills; it runs over, the supervisor starts the machine's processes again after `restart_s`, and what lay
+there or was sent there meanwhile is lost. A process whose executors come or move begins empty, too. Records of an
+operator lie on its machines in proportion to its executors there; sources hold none, as they make records when asked.
+
+A heap is given in seconds of the job's whole load: records that fit in it over `LOAD_PER_S`. So neither the size of a
+record nor the rate, which the paper does not print, stands alone: 1 GB a machine is 100 s of 10,000 records/s of 1 kB,
+and 5,000 s of the 200 records/s that the spouts of the authors' published Page Load make at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..core import Deployment
+from ..etp import convergence_s, without
+from ..loop import run
+from ..plant import Scheduler
+from ..policies.on_demand import ScaleIn, ScaleOut
+from ..simulator import Simulator
+from ..simulator.engine import Engine
+from ..simulator.fluid import Fluid
+from ..simulator.job import Job
+from ..simulator.layout import Graph, Layout
+from ..topologies.app import App
+from ..topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE, Trial
+from .stela import strategies, throughput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEAPS_S = (1000.0, 100.0, 30.0, 10.0)
+RESTART_S = 40.0  # 30 s until a silent process is given up (Storm's default), and the start of another
+LOOK_S = 1.0
+BEFORE, AFTER = 180, 360  # windows: half an hour, and an hour
+
+
+class _Heaps(Job):
+    """A job whose machines go down for `restart_s` when more than `heap` records wait on them."""
+
+    def __init__(self, *arguments: Any, heap: float, restart_s: float):
+        self._heap, self._restart_s = heap, restart_s
+        self._back: dict[int, float] = {}  # machines that are down, and when they are up again
+        super().__init__(*arguments)
+
+    def deploy(self, deployment: Deployment, t: float) -> None:
+        before = dict(self.where)
+        super().deploy(deployment, t)
+        moved = np.array([fmean(before.get(i) != n for i, n in self.where.items() if i[0] == o) for o in self.order])
+        self.engine.lose(np.where(self._fed, moved, 0.0))
+
+    def stretches(self, start: float, end: float) -> Iterator[tuple[float, float]]:
+        for a, b in super().stretches(start, end):
+            for t in np.arange(a, b - 1e-9, LOOK_S).tolist():
+                yield t, min(t + LOOK_S, b)
+                self._look(min(t + LOOK_S, b))
+
+    def _look(self, t: float) -> None:
+        up = [j for j, at in self._back.items() if at <= t + 1e-9]
+        share = self.layout.here / np.maximum(1, self.layout.instances)
+        waiting = share @ np.where(self._fed, cast(Fluid, self.engine).state.queue, 0.0)
+        full = [j for j in np.flatnonzero(waiting > self._heap).tolist() if j not in self._back]
+        for j in up:
+            del self._back[j]
+        self._back |= dict.fromkeys(full, t + self._restart_s)
+        if full or up:  # what was sent to a machine that was down went nowhere
+            self.engine.lose(np.where(self._fed, share[full + up].sum(axis=0), 0.0))
+            self.layout = self._layout(t)
+            self.engine.change(self.layout)
+
+    def _layout(self, t: float) -> Layout:
+        found = super()._layout(t)
+        return found._replace(cores=np.where(np.isin(np.arange(len(self.nodes)), list(self._back)), 0.0, found.cores))
+
+
+class Heaps(Simulator):
+    """The application's simulator with heaps of `heap_s` seconds of the whole load on each machine."""
+
+    def __init__(self, app: App, heap_s: float, restart_s: float = RESTART_S, *, seed: int = 1):
+        self._limits = {"heap": heap_s * LOAD_PER_S, "restart_s": restart_s}
+        super().__init__(app.topology, app.plant, app.workload, deployment=app.deployment(), seed=seed)
+
+    def _made(self, start: Deployment, scheduler: Scheduler, make: Callable[[Graph, Layout], Engine]) -> Job:
+        return _Heaps(self.topology, self.plant, start, scheduler, make, **self._limits)
+
+
+def scale_out_heaps(
+    heaps_s: Sequence[float] = HEAPS_S, restart_s: float = RESTART_S, *, trials: Sequence[Trial] = TABLE_ONE
+) -> pd.DataFrame:
+    """Stela and the default half an hour before and an hour after machines join: means, convergence."""
+    import pandas as pd
+
+    rows = []
+    for trial in trials:
+        asked = ScaleOut(trial.after - trial.before, at_s=BEFORE * 10.0)
+        for heap_s in heaps_s:
+            row: dict[str, Any] = {"topology": trial.name, "heap_s": heap_s}
+            for name in ("stela", "default"):
+                backend = Heaps(trial.app(), heap_s, restart_s)
+                x = throughput(run(strategies(asked)[name], backend, steps=BEFORE + AFTER, seed=1))
+                row |= {f"{name}_before": fmean(x[5:BEFORE]), f"{name}_after": fmean(x[BEFORE + 30 :])}
+                row[f"{name}_convergence_s"] = convergence_s(x[BEFORE : BEFORE + 60])
+            row["over_default"] = row["stela_after"] / row["default_after"] - 1
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def scale_in_heaps(
+    heaps_s: Sequence[float] = HEAPS_S, restart_s: float = RESTART_S, *, draws: int = 14
+) -> pd.DataFrame:
+    """Throughput after machines leave, by Stela and by `draws` of the 70 choices, and what there was before."""
+    import pandas as pd
+
+    app, count = SCALE_IN.app(), SCALE_IN.before - SCALE_IN.after
+    nodes, rows = list(app.plant.nodes), []
+    choices = list(combinations(nodes, count))
+    lots = [choices[i * len(choices) // draws] for i in range(draws)]
+    with Heaps(app, 1e9) as calm:
+        for _ in range(6):
+            snapshot = calm.observe()
+    target, _ = strategies()["stela"].answer(ScaleIn(count), app.topology, snapshot)  # type: ignore[attr-defined]
+    places = [without(app.topology, app.placement, leave, nodes, deal="moved") for leave in lots]
+    ends = [target, *(replace(app.deployment(), workers=SCALE_IN.after, placement=where) for where in places)]
+    for heap_s in heaps_s:
+        kept = []
+        for end in ends:
+            with Heaps(app, heap_s, restart_s) as backend:
+                x = []
+                for window in range(BEFORE + AFTER):
+                    if window == BEFORE:
+                        backend.deploy(end)
+                    seen = backend.observe().operators
+                    x.append(sum(seen[name].processing_rate for name in app.topology.sinks))
+            kept.append((fmean(x[5:BEFORE]), fmean(x[BEFORE + 30 :])))
+        lot = [after for _, after in kept[1:]]
+        rows.append((heap_s, kept[0][0], kept[0][1], min(lot), median(lot), max(lot)))
+    return pd.DataFrame(rows, columns=["heap_s", "before", "stela", "worst by lot", "middle by lot", "best by lot"])
