@@ -1,8 +1,8 @@
 """Optimal placement: our exact solver against HiGHS and CBC on the thesis's hard cases, one thread, same instances.
 
 The rivals get DSPKIT_RIVAL_S seconds each (12 by default; the issue's 300 takes hours) and the integer program ready
-made. Programs of more than DSPKIT_RIVAL_COLUMNS columns (200,000) are left to our solver. DSPKIT_RIVAL_ONLY="20x100"
-takes only the instances whose names match, for hours cut in pieces.
+made. Programs of more than DSPKIT_RIVAL_COLUMNS columns (200,000) are left to our solver. DSPKIT_RIVAL_ONLY takes only
+instances whose names match, as "20x100", for hours cut in pieces.
 """
 
 from __future__ import annotations
