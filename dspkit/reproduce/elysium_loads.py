@@ -3,11 +3,12 @@
 In the place of its tweets stand the flights of data/, as its tweets are replayed: sixty times as fast. The rule was
 fixed before a run was looked at: two days from the first Monday of a month on, New York's time; March, April and May
 as in the paper; minutes as they are recorded; the greatest mean over a minute of the replay is
-the level that needs four nodes.
+the level that needs four nodes. Flights are few beside tweets, and so their minutes are noisy: `laid_over` has as many.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -63,6 +64,22 @@ def recorded(
     scale = sum(wave.rates_per_s) * wave.times_s[1] / now.total  # records for each flight
     past = flights().between(begin - before * length, begin).workload(compress=compress)
     return Trace(past.times_s, tuple(scale * rate for rate in past.rates_per_s))
+
+
+def laid_over(
+    top: float, weekday: int, *, compress: float = 60.0, minutes: float = MINUTES["recorded"], weeks: int = 51
+) -> Trace:
+    """The flights of so many weeks, laid over one another: the same days of each, from `weekday` (0: Monday) on.
+
+    One week has 38 flights an hour; the authors' settings show tweets of 274 to 3,785 an hour, by the dozen a minute.
+    51 weeks have about 2,000. Scaled as `recorded` is.
+    """
+    import numpy as np
+
+    length, first = timedelta(minutes=minutes * compress), monday(1) + timedelta(days=weekday)
+    stretches = [flights().between(b, b + length) for b in (first + timedelta(weeks=w) for w in range(weeks))]
+    whole = replace(stretches[0], counts=np.sum([s.counts for s in stretches], axis=0))
+    return whole.workload(compress=compress, peak_per_s=top, peak_over_s=60.0)
 
 
 def bursty(
