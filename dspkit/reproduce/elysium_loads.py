@@ -9,7 +9,7 @@ the level that needs four nodes. Flights are few beside tweets, and so their min
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -77,7 +77,8 @@ def laid_over(
     import numpy as np
 
     length, first = timedelta(minutes=minutes * compress), monday(1) + timedelta(days=weekday)
-    stretches = [flights().between(b, b + length) for b in (first + timedelta(weeks=w) for w in range(weeks))]
+    begins = [(first + timedelta(weeks=w)).astimezone(UTC) for w in range(weeks)]  # as long where clocks change
+    stretches = [flights().between(begin, begin + length) for begin in begins]
     whole = replace(stretches[0], counts=np.sum([s.counts for s in stretches], axis=0))
     return whole.workload(compress=compress, peak_per_s=top, peak_over_s=60.0)
 
