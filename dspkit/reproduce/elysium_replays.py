@@ -1,9 +1,9 @@
 """ELYSIUM where what was not acknowledged is sent again: a source around the simulated job, as Storm's usual spouts are.
 
-What Storm's map of pending records does is that of `elysium_acks`: a record fails 30 to 60 s after it left the log, and
-a restart loses what is under way. There nothing comes again; here the source sends it once more when it has failed, or,
-with `at_once`, what a restart lost right after it, as a durable queue does that waits for acks. The first copy of what
-was only late is worked on all the same, for nothing. So a backlog makes load. Windows are followed first in, first out.
+As `elysium_acks` says, a record fails 30 to 60 s after it left the log, and a restart loses what is under way. Here the
+source then sends it once more: when it has failed, or, with `at_once`, what a restart lost right after it, as a durable
+queue does that waits for acks. The first copy of what was only late is worked on all the same, for nothing. So a
+backlog makes load. Windows are followed first in, first out.
 """
 
 from __future__ import annotations
@@ -107,12 +107,13 @@ def _within(stretches: list[tuple[float, float]], first: float, last: float) -> 
 
 
 def play(
-    name: str, trace: Workload, policy: Policy, *, pause_s: float = 6.5, minutes: float, at_once: bool = False
-) -> History:
+    name: str, trace: Workload, policy: Policy, *, pause_s: float = 6.5, minutes: float, at_once: bool = False,
+    seed: int = 0,
+) -> History:  # fmt: skip
     """One run of a policy, in which a restart loses what is under way."""
     now, begin, load = app(name), started(name, trace.rate(0.0)), Again(trace)
     plant = replace(now.plant, pause_s=pause_s, pause_kind="restart")
     job = replace(now, plant=plant, workers=begin.workers).simulator(
-        load, parallelism=begin.parallelism, window_s=WINDOW_S
+        load, parallelism=begin.parallelism, seed=seed, window_s=WINDOW_S
     )
-    return run(policy, Replaying(job, load, at_once=at_once), steps=round(minutes * MINUTE / WINDOW_S))
+    return run(policy, Replaying(job, load, at_once=at_once), steps=round(minutes * MINUTE / WINDOW_S), seed=seed)

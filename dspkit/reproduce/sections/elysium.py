@@ -12,7 +12,7 @@ from ...loop import run
 from ...policies.static import Static
 from ...profile import KINDS, errors, learn
 from .. import elysium as paper
-from .. import elysium_recorded, elysium_replays, elysium_waves
+from .. import elysium_acks, elysium_recorded, elysium_waves
 from ..elysium_loads import LEVELS, MONTHS
 from ..page import Found, Row, Section, Shown, frame, grid, plain, records
 
@@ -23,6 +23,7 @@ NAME = "ELYSIUM"
 LOW = "a restart costs the paper 19 s, and samples of 10 s hide what drains within one"
 RECORDED = "ELYSIUM keeps less reserve here, and late records are not sent again: see its section"
 SHORT, LONG = 6.5, 19.2
+PAIR = ("joint", "reactive")
 
 
 def profilers() -> dict[str, float]:
@@ -239,10 +240,12 @@ PARTS: dict[str, Callable[[], Any]] = {
     "profilers": profilers,
     "squares": _of(elysium_waves.squares),
     "causes": _of(elysium_recorded.causes),
-    "replays": _of(elysium_replays.replays),
+    "figure 9, never again": _of(elysium_acks.summary, delivery="never", pause_s=LONG, seeds=(0,), only=PAIR),
 }
 for _pause in (SHORT, LONG):
     PARTS[f"sines, {_pause} s"] = _of(elysium_waves.sines, pause_s=_pause)
     PARTS[f"bursts, {_pause} s"] = _of(elysium_waves.bursts, pause_s=_pause)
+    PARTS[f"figure 9, acked, {_pause} s"] = _of(elysium_acks.summary, pause_s=_pause)
+    PARTS[f"deliveries, {_pause} s"] = _of(elysium_acks.deliveries, pause_s=_pause)
     PARTS[f"days, {_pause} s"] = _of(elysium_recorded.days, pauses=(_pause,))
 SECTION = Section(PARTS, show)
