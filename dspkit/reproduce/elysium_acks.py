@@ -164,7 +164,7 @@ def deliveries(pause_s: float = 6.5, *, months: Sequence[int] = YEAR, weekdays: 
 
 
 def off_by(table: pd.DataFrame) -> float:
-    """By what factor the degradations of joint and reactive scaling typically miss the paper's; tweets are dense."""
+    """By what factor the degradations of joint and reactive scaling typically miss the paper's."""
     import math
 
     rows = table.set_index(["app", "load", "policy"]).degradation
@@ -172,8 +172,7 @@ def off_by(table: pd.DataFrame) -> float:
     for (name, shape), printed in PAPER.items():
         for rival, told in zip(("joint", "reactive"), printed, strict=False):
             if told is not None:
-                ours = float(rows[name, "dense" if shape == "recorded" else shape, rival])
-                found.append(abs(math.log(ours / told[0])))
+                found.append(abs(math.log(float(rows[name, shape, rival]) / told[0])))
     return math.exp(fmean(found))
 
 

@@ -70,8 +70,8 @@ def laid_over(
 ) -> Trace:
     """The same two days of 49 weeks laid over one another, from `weekday` (0: Monday) on; else as `recorded`.
 
-    Flights are 38 an hour. The settings of the authors' prototype hold ten hours of the paper's tweets, 274 to 3,785
-    an hour, and ten minutes, 75 to 96 a minute. 49 weeks of flights are about 1,900 an hour.
+    Flights are 38 an hour. The settings of the authors' prototype hold ten hours of tweets of 2014, 274 to 3,785 an
+    hour, and ten minutes, 75 to 96 a minute. 49 weeks of flights are about 1,900 an hour.
     """
     first = monday(1) + timedelta(weeks=2, days=weekday)
     return _replayed([(first + timedelta(weeks=w)).astimezone(UTC) for w in range(49)], top, compress, minutes, before)

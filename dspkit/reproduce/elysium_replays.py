@@ -1,4 +1,4 @@
-"""ELYSIUM where what was not acknowledged is sent again: a source around the simulated job, as Storm's usual spouts are.
+"""ELYSIUM where what was not acknowledged is sent again: a source around the simulated job, as Storm means it.
 
 As `elysium_acks` says, a record fails 30 to 60 s after it left the log, and a restart loses what is under way. Here the
 source then sends it once more: when it has failed, or, with `at_once`, what a restart lost right after it, as a durable
