@@ -80,11 +80,6 @@ def _figure_9(found: Found) -> Part:
     head = "paper: joint | reactive | proactive | ours: joint | reactive | proactive | ours, 19.2 s: joint | reactive"
     values |= {"figure 9": grid(("degradation / nodes saved, %", *head.split(" | ")), lines),
                "saves": f"{saves} of {len(lines)}"}  # fmt: skip
-    for name in LEVELS:
-        for policy, of in (("reactive", ""), ("proactive", " ahead"), ("proactive, h = 1", " ahead 1")):
-            r = short.loc[(name, "square", policy)]
-            values[f"{name} square{of}"] = f"{r.degradation:.2f}"
-            values[f"{name} square{of} saved"] = f"{r.saved:.0f} %"
     return values, rows
 
 
@@ -102,6 +97,10 @@ def _kept(found: Found) -> Part:
             r = short.loc[(name, "recorded", policy)]
             values[f"{name} {policy}"] = f"{r.degradation:.2f}"
             values[f"{name} {policy} waits"] = f"{r.latency_s:.0f}"
+        for policy, of in (("reactive", ""), ("proactive", " ahead"), ("proactive, h = 1", " ahead 1")):
+            r = short.loc[(name, "square", policy)]
+            values[f"{name} square{of}"] = f"{r.degradation:.2f}"
+            values[f"{name} square{of} saved"] = f"{r.saved:.0f} %"
     cells: dict[tuple[Any, ...], list[str]] = {}
     for p in (SHORT, LONG):
         for r in found[f"deliveries, {p} s"]:
@@ -119,7 +118,7 @@ def _kept(found: Found) -> Part:
     return values, []
 
 
-def _read(found: Found, part: str) -> pd.DataFrame:
+def _read(found: Found, part: str) -> Any:
     return frame(found[part]).set_index(["app", "load", "policy"])
 
 
