@@ -68,7 +68,7 @@ def plants(draw: st.DrawFn, topology: Topology, slowest: float = 1e-1) -> Plant:
         nodes,
         pause_s=draw(st.sampled_from([0.0, 0.7, 10.0, 25.0])),
         noise=draw(st.floats(0, 0.3)),
-        pause_kind=draw(st.sampled_from(["rebalance", "savepoint", "in-place", "migration", "instances"])),
+        pause_kind=draw(st.sampled_from(["rebalance", "restart", "savepoint", "in-place", "migration", "instances"])),
         state_bytes_per_s=1e6,
         network=draw(st.sampled_from([Link(), Link(delay_s=0.1, bandwidth_bytes_per_s=20_000)])),
         faults=tuple(draw(st.lists(fault, max_size=2))),

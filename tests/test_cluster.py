@@ -151,6 +151,7 @@ def test_a_dead_node_moves_those_on_it_and_silence_is_heard():
         ({"a": _app(), "b": topologies.tweet_words()}, "queues that block"),
         ({"a": _app(), "b": _app(noise=0.5)}, "have the same"),
         ({"a": _app(law="sequential")}, "micro-batches"),
+        ({"a": _app(pause_kind="restart")}, "loses nothing"),
         ({"a": _app(faults=(NodeDown(1, 1, node="node-1", loses=True),))}, "loses=False"),
     ],
 )

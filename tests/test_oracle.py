@@ -138,7 +138,7 @@ def test_nobody_beats_it_on_random_jobs(data):
     nodes = list(plant.nodes)
     faults = draw(st.sampled_from([(), (NodeDown(20, 15, node=nodes[0]),), (NodeSlow(20, 30, node=nodes[-1]),),
                                    (NodeDown(20, 15, node=nodes[0], loses=True),)]))  # fmt: skip
-    kind = draw(st.sampled_from(["rebalance", "savepoint", "in-place", "migration", "instances"]))
+    kind = draw(st.sampled_from(["rebalance", "restart", "savepoint", "in-place", "migration", "instances"]))
     plant = replace(plant, noise=draw(st.sampled_from([0.0, 0.2])), pause_kind=kind, faults=faults)
     high = draw(st.sampled_from([20.0, 200.0, 5000.0]))
     square, chance = workload.Square(0.1 * high, high, 40), workload.PoissonModulated(0.0, high, 30, 20)

@@ -187,6 +187,7 @@ def test_meters_fall_silent_while_the_operator_works_on():
 
 PAUSES = {
     "rebalance": ({"a": 3.0, "b": 3.0}, 3.0),
+    "restart": ({"a": 3.0, "b": 3.0}, 3.0),
     "savepoint": ({"a": 7.0, "b": 7.0}, 7.0),  # 2 x 2 MB at 1 MB/s
     "in-place": ({"a": 0.0, "b": 3.0}, 3.0),
     "migration": ({"a": 0.0, "b": 4.0}, 4.0),  # half of 2 MB to the other node

@@ -90,6 +90,21 @@ def test_what_a_dead_node_takes_along_is_its_share(engine):
     assert job.observe().operators["b"].dropped * 10 == pytest.approx(300, rel=0.02)
 
 
+@BOTH
+def test_a_restart_loses_what_waits_between_operators_and_keeps_the_log(engine):
+    """400/s reach b, which does 100/s: 3,000 records wait after ten seconds; then 400/s wait in the log for 5 s."""
+    services = {"a": Service(1e-4), "b": Service(1e-2, queue_records=math.inf)}
+    for kind, lost in (("rebalance", 0), ("restart", 3000)):
+        job = _job(TWO, Plant(services, BIG, pause_s=5, pause_kind=kind), 400, window_s=5, engine=engine)
+        for _ in range(2):
+            job.observe()
+        job.deploy(Deployment({"a": 1, "b": 2}))
+        paused, after = job.observe(), job.observe()
+        assert paused.operators["b"].dropped * 5 == pytest.approx(lost, rel=0.03, abs=1)
+        assert paused.lag == pytest.approx(2000, rel=0.03)
+        assert after.operators["b"].input_rate * 5 == pytest.approx(4000, rel=0.03)  # of the pause, and new ones
+
+
 def test_what_a_dead_node_loses_is_in_the_curves_and_in_sweeps():
     services = {"a": Service(1e-4), "b": Service(2e-2, queue_records=500)}
     place = {("a", 0): "n2", **{("b", i): f"n{1 + i % 2}" for i in range(4)}}

@@ -107,7 +107,7 @@ def oracle(
     price = peak_instances(topology, plant, rates.max(axis=(0, 1))) if penalty is None else penalty
     noise = noises(random_streams(seed)[0], plant.noise, (windows, len(topology.order)))
     arrivals, worth = _flows(topology, plant, rates * ticks[:, None])
-    loses = any(s.overflow == "drop" for s in plant.services.values())
+    loses = plant.pause_kind == "restart" or any(s.overflow == "drop" for s in plant.services.values())
     loses |= any(isinstance(f, NodeDown) and f.loses for f in plant.faults)
     parts = []
     for i, name in enumerate(topology.order):

@@ -3,6 +3,7 @@
 | kind | stops | for |
 |---|---|---|
 | rebalance (Storm) | the job | the pause |
+| restart (Storm, whose workers die with their queues) | the job; what it had taken in is lost | the pause |
 | savepoint (Flink) | the job | the pause + all state, written and read again |
 | in-place | operators whose parallelism changes, or that had an instance on a node that dies | the pause |
 | migration | operators with an instance that comes, goes or moves | the pause + their state that changes nodes |
@@ -25,7 +26,7 @@ def pauses(plant: Plant, before: Places, after: Places, dead: Collection[str] = 
 
     `dead` are nodes that die at this moment.
     """
-    if plant.pause_kind in ("rebalance", "savepoint"):
+    if plant.pause_kind in ("rebalance", "restart", "savepoint"):
         state = sum(service.state_bytes for service in plant.services.values())
         twice = 2 * state / plant.state_bytes_per_s if plant.pause_kind == "savepoint" else 0.0
         return dict.fromkeys(plant.services, plant.pause_s + twice)

@@ -21,7 +21,7 @@ from .faults import Fault
 from .service import Service
 
 _WITHIN = Link()  # a node: records move at once
-PAUSES = ("rebalance", "savepoint", "in-place", "migration", "instances")
+PAUSES = ("rebalance", "restart", "savepoint", "in-place", "migration", "instances")
 
 
 @dataclass(frozen=True)

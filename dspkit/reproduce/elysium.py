@@ -27,7 +27,7 @@ from ..scores import degradation, latency, nodes_saved, rescales
 from ..simulator import Cluster
 from ..topologies import App
 from ..workload import Sine, Workload
-from .elysium_loads import LEVELS, MINUTES, MONTHS, load, recorded
+from .elysium_loads import LEVELS, MINUTES, load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,8 +97,8 @@ def earlier(name: str, shape: str, seed: int = 0, replays: int = 4) -> tuple[flo
     import numpy as np
 
     length = MINUTES[shape] * MINUTE
-    if shape == "recorded":
-        past: Workload = recorded(LEVELS[name][-1], MONTHS[seed % len(MONTHS)], before=replays)
+    if shape in ("recorded", "dense"):
+        past = load(name, shape, seed, before=replays)
         t = np.arange(0.0, replays * length) + 0.5
     else:
         past, t = load(name, shape, seed), np.tile(np.arange(0.0, length) + 0.5, replays)

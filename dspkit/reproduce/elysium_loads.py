@@ -3,12 +3,14 @@
 In the place of its tweets stand the flights of data/, as its tweets are replayed: sixty times as fast. The rule was
 fixed before a run was looked at: two days from the first Monday of a month on, New York's time; March, April and May
 as in the paper; minutes as they are recorded; the greatest mean over a minute of the replay is
-the level that needs four nodes.
+the level that needs four nodes. Flights are few beside tweets, and so their minutes are noisy: `laid_over` has as many.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -16,15 +18,18 @@ from .. import data
 from ..data import Counts
 from ..workload import Sine, Square, Trace, Workload
 
-MINUTES = {"stair": 30, "step": 12, "square": 25, "sine": 25, "recorded": 48}
+MINUTES = {"stair": 30, "step": 12, "square": 25, "sine": 25, "recorded": 48, "dense": 48}
 MONTHS = (3, 4, 5)  # of the paper's tweets; by seed
 # Loads that need one, two, three and four nodes (`levels_need` computes that).
 LEAST = 5.0  # records/s, all but nothing
 LEVELS = {"T1": (100.0, 240.0, 360.0, 480.0), "T2": (100.0, 200.0, 300.0, 400.0)}
 
 
-def load(name: str, shape: str, seed: int = 0) -> Workload:
-    """The paper's shapes, between our levels; `seed` is of the recorded one alone: which month."""
+def load(name: str, shape: str, seed: int = 0, *, before: int = 0) -> Workload:
+    """The paper's shapes, between our levels; `seed` is of the recorded one alone: which month.
+
+    "recorded" are flights as they were, "dense" as many as the paper has tweets; `before` as in `recorded`.
+    """
     low, mid, high, top = LEVELS[name]
     if shape == "stair":  # six stairs of five minutes, of one to three levels
         return Trace(tuple(300.0 * i for i in range(6)), (LEAST, high, top, high, mid, LEAST))
@@ -34,7 +39,9 @@ def load(name: str, shape: str, seed: int = 0) -> Workload:
         return Square(low, high, 360.0)
     if shape == "sine":  # three waves
         return Sine((LEAST + top) / 2, (top - LEAST) / 2, 500.0, phase_s=125.0)
-    return recorded(top, MONTHS[seed % len(MONTHS)])
+    if shape == "dense":
+        return laid_over(top, before=before)
+    return recorded(top, MONTHS[seed % len(MONTHS)], before=before)
 
 
 @lru_cache(maxsize=1)
@@ -55,14 +62,38 @@ def recorded(
 
     With `before`, the stretch of time that came that many times as long before, at the same scale.
     """
-    length, begin = timedelta(minutes=minutes * compress), monday(month)
-    now = flights().between(begin, begin + length)
+    return _replayed([monday(month).astimezone(UTC)], top, compress, minutes, before)
+
+
+def laid_over(
+    top: float, weekday: int = 0, *, compress: float = 60.0, minutes: float = MINUTES["dense"], before: int = 0
+) -> Trace:
+    """The same two days of 49 weeks laid over one another, from `weekday` (0: Monday) on; else as `recorded`.
+
+    Flights are 38 an hour. The settings of the authors' prototype hold ten hours of tweets of 2014, 274 to 3,785 an
+    hour, and ten minutes, 75 to 96 a minute. 49 weeks of flights are about 1,900 an hour.
+    """
+    first = monday(1) + timedelta(weeks=2, days=weekday)
+    return _replayed([(first + timedelta(weeks=w)).astimezone(UTC) for w in range(49)], top, compress, minutes, before)
+
+
+def _replayed(begins: Sequence[datetime], top: float, compress: float, minutes: float, before: int) -> Trace:
+    """The sum of the flights from each of these moments on, or of those before it."""
+    length = timedelta(minutes=minutes * compress)
+    now = _summed([(begin, begin + length) for begin in begins])
     wave = now.workload(compress=compress, peak_per_s=top, peak_over_s=60.0)
     if not before:
         return wave
     scale = sum(wave.rates_per_s) * wave.times_s[1] / now.total  # records for each flight
-    past = flights().between(begin - before * length, begin).workload(compress=compress)
+    past = _summed([(begin - before * length, begin) for begin in begins]).workload(compress=compress)
     return Trace(past.times_s, tuple(scale * rate for rate in past.rates_per_s))
+
+
+def _summed(stretches: Sequence[tuple[datetime, datetime]]) -> Counts:
+    import numpy as np
+
+    each = [flights().between(begin, end) for begin, end in stretches]
+    return replace(each[0], counts=np.sum([np.asarray(some.counts) for some in each], axis=0))
 
 
 def bursty(

@@ -1,33 +1,29 @@
-"""ELYSIUM where late records are sent again, as Storm does: a backend around the simulated one.
+"""ELYSIUM where what was not acknowledged is sent again: a source around the simulated job, as Storm means it.
 
-Storm gives a record up that is not done within its timeout (30 s unless set), and the source sends it again; the first
-copy is worked on all the same, for nothing. So a backlog makes load, and who is slow to add capacity may never catch
-up. Our simulator's queues only wait. Here windows are followed first in, first out: what was sent longer ago than the
-timeout and is not done joins the load of the next window, and does not count when it is done. A restart clears no
-queue here, as Storm's would: collapses last longer than in Storm.
+As `elysium_acks` says, a record fails 30 to 60 s after it left the log, and a restart loses what is under way. Here the
+source then sends it once more: when it has failed, or, with `at_once`, what a restart lost right after it, as a durable
+queue does that waits for acks. The first copy of what was only late is worked on all the same, for nothing. So a
+backlog makes load. Windows are followed first in, first out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..core import Deployment, Policy, Snapshot
+from ..history import History
 from ..loop import run
-from ..scores import degradation, nodes_saved
 from ..simulator import Simulator
 from ..workload import Workload
-from .elysium import MINUTE, NODES, WINDOW_S, app, started
-from .elysium_loads import LEVELS, MINUTES, recorded
-from .elysium_recorded import YEAR, rivals
+from .elysium import MINUTE, WINDOW_S, app, started
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
 
     Array = np.ndarray[Any, np.dtype[Any]]
+
+TIMEOUT_S = 30.0
 
 
 @dataclass
@@ -45,12 +41,16 @@ class Again(Workload):
 
 
 class Replaying:
-    """The simulated job `job` under `load`, whose records are sent again after `timeout_s`."""
+    """The simulated job `job` of one source under `load`, whose records are sent again if they fail.
 
-    def __init__(self, job: Simulator, load: Again, timeout_s: float):
-        self._job, self._load, self._timeout_s = job, load, timeout_s
-        self._sent, self._done, self._given_up = [0.0], 0.0, 0.0  # records since the start, in the order of sending
-        self._late: list[tuple[float, float]] = []  # stretches of those that were given up
+    Records are numbered as they leave the log. `_gone` have ended or were lost, `_failed` are too old to be acked.
+    """
+
+    def __init__(self, job: Simulator, load: Again, timeout_s: float = TIMEOUT_S, *, at_once: bool = False):
+        self._job, self._load, self._timeout_s, self._at_once = job, load, timeout_s, at_once
+        self._sent, self._gone, self._failed, self._now = [0.0], 0.0, 0.0, 0.0
+        self._late: list[tuple[float, float]] = []  # stretches of numbers that failed while they were under way
+        self._lost: list[tuple[float, float]] = []  # and of those that restarts lost, and that are still to fail
         self.topology, self.knobs = job.topology, job.knobs
 
     @property
@@ -58,22 +58,32 @@ class Replaying:
         return self._job.deployment
 
     def deploy(self, deployment: Deployment) -> None:
+        """What is under way is lost if the job's restarts lose it."""
+        if deployment != self.deployment and self._job.plant.pause_kind == "restart":
+            sent = self._sent[-1]
+            if self._at_once:
+                self._now += max(0.0, sent - max(self._gone, self._failed))  # what had failed has been sent again
+            else:
+                self._lost.append((self._gone, sent))
+            self._gone = sent
         self._job.deploy(deployment)
 
     def observe(self) -> Snapshot:
         """The window, in which only records count that were done in time; load is what came for the first time."""
+        self._load.again_per_s += self._now / self._job.window_s
+        again, before, self._now = self._load.again_per_s, self._gone, 0.0
         s = self._job.observe()
-        again, before = self._load.again_per_s, self._done
-        self._sent.append(self._sent[-1] + s.source_rate * s.window_s)
-        self._done += s.throughput * s.window_s
-        windows = round(self._timeout_s / s.window_s)
-        due = self._sent[-1 - windows] if len(self._sent) > windows else 0.0
-        known = max(self._done, self._given_up)
-        if due > known:
+        self._sent.append(self._sent[-1] + s.operators[self.topology.sources[0]].processing_rate * s.window_s)
+        self._gone += s.throughput * s.window_s
+        turns = int(s.t / self._timeout_s + 1e-9) - 1  # of the two buckets, the older is thrown away
+        due = self._sent[round(turns * self._timeout_s / s.window_s)] if turns > 0 else 0.0
+        failing = _within(self._lost, self._failed, due)
+        if due > (known := max(self._gone, self._failed)):
             self._late.append((known, due))
-            self._given_up = due
-        self._load.again_per_s = max(0.0, due - known) / s.window_s
-        vain = sum(max(0.0, min(b, self._done) - max(a, before)) for a, b in self._late)
+            failing += due - known
+        self._failed = max(self._failed, due)
+        self._load.again_per_s = failing / s.window_s
+        vain = _within(self._late, before, self._gone)
         first = max(0.0, s.source_rate - again) / max(s.source_rate, 1e-9)
         return replace(
             s,
@@ -91,30 +101,19 @@ class Replaying:
         self.close()
 
 
-def play(name: str, trace: Workload, policy: Policy, timeout_s: float, pause_s: float = 6.5) -> tuple[float, float]:
-    """Degradation and nodes saved in % of a run of 48 minutes."""
+def _within(stretches: list[tuple[float, float]], first: float, last: float) -> float:
+    """How much of these stretches lies between two numbers."""
+    return sum(max(0.0, min(b, last) - max(a, first)) for a, b in stretches)
+
+
+def play(
+    name: str, trace: Workload, policy: Policy, *, pause_s: float = 6.5, minutes: float, at_once: bool = False,
+    seed: int = 0,
+) -> History:  # fmt: skip
+    """One run of a policy, in which a restart loses what is under way."""
     now, begin, load = app(name), started(name, trace.rate(0.0)), Again(trace)
-    now = replace(now, plant=replace(now.plant, pause_s=pause_s), workers=begin.workers)
-    job = now.simulator(load, parallelism=begin.parallelism, window_s=WINDOW_S)
-    history = run(policy, Replaying(job, load, timeout_s), steps=round(MINUTES["recorded"] * MINUTE / WINDOW_S))
-    return degradation(history).mean, 100 * nodes_saved(history, NODES, every_s=MINUTE)
-
-
-def replays(timeouts_s: Sequence[float] = (30.0, 60.0), months: Sequence[int] = YEAR) -> pd.DataFrame:
-    """A row each timeout and application: means over months, and in how many ELYSIUM degrades throughput no more."""
-    import pandas as pd
-
-    rows = []
-    for timeout_s in timeouts_s:
-        for name in LEVELS:
-            found = {
-                rival: [play(name, recorded(LEVELS[name][-1], m), policy, timeout_s) for m in months]
-                for rival, policy in rivals(name).items()
-            }
-            row: dict[str, Any] = {"timeout_s": timeout_s, "app": name, "months": len(months)}
-            for rival, pairs in found.items():
-                row[rival] = fmean(d for d, _ in pairs)
-                row[f"{rival}_saved"] = fmean(s for _, s in pairs)
-                row[f"{rival}_wins"] = sum(d <= j for (d, _), (j, _) in zip(pairs, found["joint"], strict=True))
-            rows.append(row)
-    return pd.DataFrame(rows)
+    plant = replace(now.plant, pause_s=pause_s, pause_kind="restart")
+    job = replace(now, plant=plant, workers=begin.workers).simulator(
+        load, parallelism=begin.parallelism, seed=seed, window_s=WINDOW_S
+    )
+    return run(policy, Replaying(job, load, at_once=at_once), steps=round(minutes * MINUTE / WINDOW_S), seed=seed)

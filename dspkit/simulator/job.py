@@ -60,8 +60,7 @@ class Job:
         lost = {f.node for f in dying if f.loses}
         if lost:
             here = self.layout.here[[self.nodes.index(name) for name in lost]].sum(axis=0)
-            logs = [not up and not drops for up, drops in zip(self._fed, self.layout.drops, strict=True)]
-            self.engine.lose(np.where(logs, 0.0, here / self.layout.instances))  # a log outlives the node
+            self._lose(here / self.layout.instances)
         if dying:
             self._move(self._places(t), t, {f.node for f in dying})
         else:
@@ -70,6 +69,8 @@ class Job:
 
     def _move(self, where: Places, t: float, dead: Collection[str] = ()) -> None:
         before, self.where = self.where, where
+        if before != where and self.plant.pause_kind == "restart":
+            self._lose(np.ones(len(self.order)))
         self.layout = self._layout(t)
         self.engine.change(self.layout)
         if before != where:
@@ -79,6 +80,11 @@ class Job:
                 self._hold(coming(before, where), seconds)
             else:
                 self.engine.pause(seconds)
+
+    def _lose(self, share: Array) -> None:
+        """This share of what waits at each operator is gone; a log outlives nodes and workers."""
+        logs = [not up and not drops for up, drops in zip(self._fed, self.layout.drops, strict=True)]
+        self.engine.lose(np.where(logs, 0.0, share))
 
     def _hold(self, fresh: Mapping[str, Mapping[str, int]], seconds: Array) -> None:
         """Instances that came or moved start later; an operator that has no other ones stands still."""

@@ -12,7 +12,7 @@ from ...loop import run
 from ...policies.static import Static
 from ...profile import KINDS, errors, learn
 from .. import elysium as paper
-from .. import elysium_recorded, elysium_replays, elysium_waves
+from .. import elysium_acks, elysium_recorded, elysium_waves
 from ..elysium_loads import LEVELS, MONTHS
 from ..page import Found, Row, Section, Shown, frame, grid, plain, records
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 NAME = "ELYSIUM"
 LOW = "a restart costs the paper 19 s, and samples of 10 s hide what drains within one"
-RECORDED = "ELYSIUM keeps less reserve here, and late records are not sent again: see its section"
+FEW = "flights of one week are few, and their minutes noisy: see its section"
 SHORT, LONG = 6.5, 19.2
+PAIR, TRIO = ("joint", "reactive"), ("joint", "reactive", "proactive")
+LOADS = {"dense": "recorded", "recorded": "recorded, one week"}
+ACKED_LATE = f"figure 9, acked, {LONG} s"
 
 
 def profilers() -> dict[str, float]:
@@ -43,7 +46,7 @@ def periods() -> list[dict[str, Any]]:
 def show(found: Found) -> Shown:
     values: dict[str, str] = {}
     rows: list[Row] = []
-    for add in (_figure_9, _recorded, _waves, _studies):
+    for add in (_figure_9, _kept, _recorded, _waves, _studies):
         more, headlines = add(found)
         values |= more
         rows += headlines
@@ -54,35 +57,73 @@ Part = tuple[dict[str, str], list[Row]]
 
 
 def _figure_9(found: Found) -> Part:
-    short, late = (frame(found[k]).set_index(["app", "load", "policy"]) for k in ("figure 9", "figure 9, 19.2 s"))
-    lines, rows, saves = [], [], 0
-    for (name, shape), printed in paper.PAPER.items():
+    """With acknowledgements, what fails being sent again; and what was printed."""
+    short, late = (_read(found, f"figure 9, acked, {p} s") for p in (SHORT, LONG))
+    lines, rows, saves, values = [], [], 0, {}
+    for name, shape in elysium_acks.ROWS:
+        printed = paper.PAPER[name, "recorded" if shape == "dense" else shape]
+        title = f"{name} {LOADS.get(shape, shape)}"
         cells = ["" if p is None else f"{p[0]:.2f} / {p[1]}" for p in printed]
-        ours = [short.loc[(name, shape, p)] for p in ("joint", "reactive", "proactive")]
-        slow = [late.loc[(name, shape, p)] for p in ("joint", "reactive")]
-        cells += [f"{r.degradation:.2f} / {r.saved:.0f}" for r in (*ours, *slow)]
-        lines.append((f"{name} {shape}", *cells))
+        ours = [short.loc[(name, shape, p)] for p in TRIO]
+        cells += [_cell(r) for r in (*ours, *(late.loc[(name, shape, p)] for p in PAIR))]
+        lines.append((title, *cells))
         saves += ours[1].saved >= ours[0].saved
-        for policy, p, r in zip(("joint", "reactive", "proactive"), printed, ours, strict=True):
+        for policy, p, r in zip(TRIO, printed, ours, strict=True):
+            if shape in LOADS and policy in PAIR:
+                values[f"{title}, {policy}"] = f"{r.degradation:.2f}"
             if p is not None:
-                why = RECORDED if shape == "recorded" and policy == "reactive" else LOW
-                title = f"{name} {shape}, {policy}"
-                rows.append(Row(NAME, f"{title}: degradation", p[0], float(r.degradation), why))
-                rows.append(Row(NAME, f"{title}: nodes saved", float(p[1]), float(r.saved), "levels are ours", " %"))
+                why = FEW if shape == "recorded" else LOW
+                rows.append(Row(NAME, f"{title}, {policy}: degradation", p[0], float(r.degradation), why))
+                rows.append(
+                    Row(NAME, f"{title}, {policy}: nodes saved", float(p[1]), float(r.saved), "levels are ours", " %")
+                )
     head = "paper: joint | reactive | proactive | ours: joint | reactive | proactive | ours, 19.2 s: joint | reactive"
-    values = {"figure 9": grid(("degradation / nodes saved, %", *head.split(" | ")), lines),
-              "saves": f"{saves} of {len(lines)}"}  # fmt: skip
+    values |= {"figure 9": grid(("degradation / nodes saved, %", *head.split(" | ")), lines),
+               "saves": f"{saves} of {len(lines)}"}  # fmt: skip
+    return values, rows
+
+
+def _kept(found: Found) -> Part:
+    """The same without acknowledgements, and what else may become of records that fail."""
+    short, late = (_read(found, k) for k in ("figure 9", "figure 9, 19.2 s"))
+    lines = []
+    for name, shape in paper.PAPER:
+        ours = [short.loc[(name, shape, p)] for p in TRIO] + [late.loc[(name, shape, p)] for p in PAIR]
+        lines.append((f"{name} {'recorded, one week' if shape == 'recorded' else shape}", *map(_cell, ours)))
+    head = "without acknowledgements | joint | reactive | proactive | 19.2 s: joint | reactive"
+    values = {"figure 9 kept": grid(head.split(" | "), lines)}
     for name in LEVELS:
-        for policy in ("joint", "reactive", "proactive"):
+        for policy in PAIR:
             r = short.loc[(name, "recorded", policy)]
             values[f"{name} {policy}"] = f"{r.degradation:.2f}"
-            if policy != "proactive":
-                values[f"{name} {policy} waits"] = f"{r.latency_s:.0f}"
+            values[f"{name} {policy} waits"] = f"{r.latency_s:.0f}"
         for policy, of in (("reactive", ""), ("proactive", " ahead"), ("proactive, h = 1", " ahead 1")):
             r = short.loc[(name, "square", policy)]
             values[f"{name} square{of}"] = f"{r.degradation:.2f}"
             values[f"{name} square{of} saved"] = f"{r.saved:.0f} %"
-    return values, rows
+    cells: dict[tuple[Any, ...], list[str]] = {}
+    for p in (SHORT, LONG):
+        for r in found[f"deliveries, {p} s"]:
+            told = f"{r['joint']:.2f} / {r['reactive']:.2f}, {r['wins']} of {r['of']}"
+            cells.setdefault((r["app"], LOADS[r["load"]], f"{p} s"), []).append(told)
+    values["deliveries"] = grid(
+        ("joint / ELYSIUM, no worse in", *elysium_acks.DELIVERIES), [(", ".join(k), *v) for k, v in cells.items()]
+    )
+    for told, part in (("kept", "figure 9, 19.2 s"), ("never", "figure 9, never again"), ("again", ACKED_LATE)):
+        values[f"off {told}"] = f"{elysium_acks.off_by(frame(found[part])):.1f}"
+    never = _read(found, "figure 9, never again")
+    known = [(a, s) for a, s in elysium_acks.ROWS if s != "square"]
+    holds = [never.loc[(a, s, "reactive")].degradation <= never.loc[(a, s, "joint")].degradation for a, s in known]
+    values["never holds"] = f"{sum(holds)} of {len(holds)}"
+    return values, []
+
+
+def _read(found: Found, part: str) -> Any:
+    return frame(found[part]).set_index(["app", "load", "policy"])
+
+
+def _cell(r: Any) -> str:
+    return f"{r.degradation:.2f} / {r.saved:.0f}"
 
 
 def _counted(table: pd.DataFrame, rival: str) -> str:
@@ -103,17 +144,11 @@ def _recorded(found: Found) -> Part:
     for r in found["causes"]:
         cells = [f"{r[p]:.2f} / {r[f'{p}_saved']:.0f}" for p in ("joint", "reactive", "current", "reserve")]
         causes.append((f"{r['changed']}, {r['app']}", *cells))
-    again = []
-    for r in found["replays"]:
-        cells = [f"{r[f'{p}_wins']} of {r['months']} ({r[p]:.2f})" for p in ("reactive", "current", "reserve")]
-        saved = " / ".join(f"{r[f'{p}_saved']:.0f}" for p in ("joint", "reactive", "reserve"))
-        again.append((f"{r['app']}, given up after {r['timeout_s']:.0f} s", f"{r['joint']:.2f}", *cells, saved))
     chosen = table[(table.pause_s == SHORT) & (table.compress == 60) & table.month.isin(MONTHS)]
     more = sum((table[f"{r}_saved"] >= table.joint_saved).sum() for r in ("reactive", "current"))
     head = "flights, replay, restart | joint | reactive, as printed | from what runs | with reserve"
     values = {
         "days": grid((*head.split(" | "), "nodes saved, %: joint / reactive / reserve"), lines),
-        "replays": grid(("sent again", *head.split(" | ")[1:], "nodes saved, %: joint / reactive / reserve"), again),
         "causes": grid(("one thing changed", "joint", "reactive", "from what runs", "with reserve"), causes),
         "days save": f"{more} of {2 * len(table)}",
         "chosen": f"{(chosen.reactive <= chosen.joint).sum()} of {len(chosen)}",
@@ -239,10 +274,12 @@ PARTS: dict[str, Callable[[], Any]] = {
     "profilers": profilers,
     "squares": _of(elysium_waves.squares),
     "causes": _of(elysium_recorded.causes),
-    "replays": _of(elysium_replays.replays),
+    "figure 9, never again": _of(elysium_acks.summary, delivery="never", pause_s=LONG, seeds=(0,), only=PAIR),
 }
 for _pause in (SHORT, LONG):
     PARTS[f"sines, {_pause} s"] = _of(elysium_waves.sines, pause_s=_pause)
     PARTS[f"bursts, {_pause} s"] = _of(elysium_waves.bursts, pause_s=_pause)
+    PARTS[f"figure 9, acked, {_pause} s"] = _of(elysium_acks.summary, pause_s=_pause)
+    PARTS[f"deliveries, {_pause} s"] = _of(elysium_acks.deliveries, pause_s=_pause)
     PARTS[f"days, {_pause} s"] = _of(elysium_recorded.days, pauses=(_pause,))
 SECTION = Section(PARTS, show)
