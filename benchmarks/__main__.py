@@ -44,7 +44,8 @@ def measure(name: str, function: Callable[[], Claim]) -> tuple[str, dict[str, An
     told = [f"{k} {v:,.4g}" for k, v in claim.detail.items() if isinstance(v, int | float) and not isinstance(v, bool)]
     more = f"  ({', '.join(told[:6])})" if told else ""
     entry = {"value": claim.value, "unit": claim.unit, "target": claim.target, "better": claim.better}
-    return f"{line} {time.perf_counter() - started:6.1f} s{more}", {**entry, "ok": claim.holds, "detail": dict(claim.detail)}
+    entry |= {"ok": claim.holds, "detail": dict(claim.detail)}
+    return f"{line} {time.perf_counter() - started:6.1f} s{more}", entry
 
 
 def keep(entries: dict[str, dict[str, Any]], measured: Sequence[str]) -> None:
