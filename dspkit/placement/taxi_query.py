@@ -6,7 +6,8 @@
 | `taxi_query` | rates and state of Table 8.2; k_i; data source and globalRank pinned in its runs, free in its counts |
 | `SETTINGS`, `QUERY_LIMITS` | the four objectives of Table 8.3; R_max, C_max, T_D,max |
 
-Delays, pins and selectivities are not printed. Delays are those of `ansnet.ansnet`, or drawn by `backbone`. For each source record partialRank gets 21.4
+Delays, pins and selectivities are not printed. Delays are those of `ansnet.ansnet`, or drawn by `backbone`. For each
+source record partialRank gets 21.4
 (inferred from the times at which it was doubled); the metronome sends 0.003. Links are free: the printed costs are
 whole replicas. Source and sink are far apart, as about 85 ms of the printed 120.8 ms must be the network's.
 """

@@ -1,4 +1,4 @@
-"""EDRP's hour on ANSNET (Table 8.3 and the text around it), and which printed facts hold with source and sink elsewhere.
+"""EDRP's hour on ANSNET (Table 8.3 and the text around it), and which printed facts hold with other ends.
 
 The thesis does not say where source and sink are. `PINS` are the ends with which all facts come out; `sampled_ends`
 are drawn, to see how often each holds. `python -m dspkit.reproduce --only edrp` makes both.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PINS = ("Greensboro", "Los Angeles")  # of data source and globalRank
-DRAWN = 20
+DRAWN = 30
 OTHERS = ("balanced", "response time", "cost")
 TOLD = {  # when which operators are doubled, and undone, as the text has it
     "baseline": ("7 partialRank; 24 parser, filterByCoordinates, computeRouteID; peak countByWindow", "progressively"),
@@ -110,6 +110,6 @@ def facts(hours: pd.DataFrame) -> pd.DataFrame:
 
     rows = {}
     for at, some in hours.groupby(level=1, sort=False):
-        hour = some.droplevel(1).to_dict("index")
+        hour: Any = some.droplevel(1).to_dict("index")
         rows[at] = {"way": hour["baseline"]["way"], **holds(hour)}
     return pd.DataFrame.from_dict(rows, orient="index")

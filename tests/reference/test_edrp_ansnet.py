@@ -32,7 +32,15 @@ def test_printed_facts_hold(told, fact):
 
 def test_each_fact_can_fail():
     """An hour in which all objectives are alike keeps none of them."""
-    nothing = {"first_out_min": 9, "last_in_min": 9, "reconfigurations": 9, "outs": 9, "ins": 9, "cost": 9.0, "R_ms": 9.0}
+    nothing = {
+        "first_out_min": 9,
+        "last_in_min": 9,
+        "reconfigurations": 9,
+        "outs": 9,
+        "ins": 9,
+        "cost": 9.0,
+        "R_ms": 9.0,
+    }
     same = {name: {**nothing, "downtime_s": 9.0} for name in (edrp.LITERAL, *SETTINGS)}
     assert not any(edrp_ansnet.holds(same).values())
 
@@ -53,7 +61,7 @@ def test_balanced_doubles_and_undoes_who_is_named(hours):
 
 
 def test_the_baseline_migrates_before_it_doubles(hours):
-    """"As load starts growing, EDRP repeatedly migrates components": a program that knows nothing of what runs."""
+    """ "As load starts growing, EDRP repeatedly migrates components": a program that knows nothing of what runs."""
     changes = edrp_ansnet.events(hours[edrp.LITERAL])
     before = [event for event in changes if event["minute"] < 7]
     assert len(before) >= 2
@@ -85,7 +93,9 @@ def test_ansnet_is_one_network_of_32_ms():
     network = ansnet()
     away = network.delay_s[~np.eye(15, dtype=bool)]
     assert len(CITIES) == 15
-    assert len({frozenset(link) for link in LINKS}) == 21  # 25 without Hawaii, two within a city, and one that is there twice
+    assert (
+        len({frozenset(link) for link in LINKS}) == 21
+    )  # 25 without Hawaii, two within a city, and one that is there twice
     assert away.mean() == pytest.approx(0.032)
     assert np.isfinite(away).all()
     detour = network.delay_s[:, :, None] + network.delay_s[None]
