@@ -1,7 +1,7 @@
 """EDRP's hour on ANSNET (Table 8.3 and the text around it), and which printed facts hold with other ends.
 
-The thesis does not say where source and sink are. `PINS` are the ends with which all facts come out; `sampled_ends`
-are drawn, to see how often each holds. `python -m dspkit.reproduce --only edrp` makes both.
+The thesis does not say where source and sink are. `PINS` were searched for so that all facts come out; `sampled_ends`
+are drawn, to see how often each holds elsewhere. `python -m dspkit.reproduce --only edrp` makes both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the thesis prints of EDRP's hour (Table 8.3 and the text around it), on ANSNET with the ends that we chose."""
+"""What the thesis prints of EDRP's hour (Table 8.3 and the text around it), on ANSNET with ends that were searched for."""
 
 import numpy as np
 import pytest

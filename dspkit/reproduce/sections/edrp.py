@@ -12,7 +12,7 @@ from ..page import Found, Row, Section, Shown, frame, grid, records
 if TYPE_CHECKING:
     import pandas as pd
 
-LESS_NETWORK = "where source and sink are is not printed: ours are nearer to each other"
+LESS_NETWORK = "where source and sink are is not printed: ours were searched for"
 WHY = {
     "R_ms": dict.fromkeys(SETTINGS, LESS_NETWORK),
     "cost": {},
@@ -49,6 +49,7 @@ def show(found: Found) -> Shown:
         "told": _timeline(here),
         "facts": _facts(here, ends, facts(hours)),
         "ways": _ways(ends, facts(hours)),
+        **_of_ends(ends),
         **_told(hours, decisions),
     }
     return Shown(values, lines)
@@ -101,6 +102,13 @@ def _ways(ends: pd.DataFrame, drawn: pd.DataFrame) -> str:
         made.append((int(way), *cells))
     head = ("nodes on the way", "ANSNET: two out, one in", "order", "drawn: two out, one in", "order")
     return grid(head, made)
+
+
+def _of_ends(ends: pd.DataFrame) -> dict[str, str]:
+    """On how many of the drawn pairs of ends."""
+    names = list(FACTS)
+    asked = {"all": "all but the last", "order": names[5], "ratio": names[6]}
+    return {what: f"{int(ends[fact].sum())} of {len(ends)}" for what, fact in asked.items()}
 
 
 def _told(hours: pd.DataFrame, decisions: pd.DataFrame) -> dict[str, str]:
