@@ -1,4 +1,4 @@
-"""What the thesis prints of EDRP's hour (Table 8.3 and the text around it), on ANSNET with ends that were searched for."""
+"""What the thesis prints of EDRP's hour (Table 8.3 and its text), on ANSNET with ends that were searched for."""
 
 import numpy as np
 import pytest
