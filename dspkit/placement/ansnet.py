@@ -36,7 +36,7 @@ def ansnet(*, mean_s: float = 0.032, capacity: float = 2.0) -> Network:
     >>> network = ansnet()
     >>> far = network.delay_s[network.index["Los Angeles"]]
     >>> [round(1000 * float(far[network.index[city]]), 1) for city in ("San Francisco", "Houston", "New York")]
-    [8.1, 31.5, 63.7]
+    [7.7, 31.4, 63.7]
     """
     from scipy.sparse.csgraph import shortest_path
 
