@@ -2,11 +2,12 @@
 
 | here | thesis |
 |---|---|
-| `backbone` | "a portion of ANSNET": logical links by shortest ways, 32 ms on average, Res_u = 2 |
+| `ansnet`, `backbone` | "a portion of ANSNET": logical links by shortest ways, 32 ms on average, Res_u = 2 |
 | `taxi_query` | rates and state of Table 8.2; k_i; data source and globalRank pinned in its runs, free in its counts |
 | `SETTINGS`, `QUERY_LIMITS` | the four objectives of Table 8.3; R_max, C_max, T_D,max |
 
-Delays, pins and selectivities are not printed. Delays here are drawn. For each source record partialRank gets 21.4
+Delays, pins and selectivities are not printed. Delays are those of `ansnet.ansnet`, or drawn by `backbone`. For each
+source record partialRank gets 21.4
 (inferred from the times at which it was doubled); the metronome sends 0.003. Links are free: the printed costs are
 whole replicas. Source and sink are far apart, as about 85 ms of the printed 120.8 ms must be the network's.
 """
@@ -71,10 +72,10 @@ def backbone(nodes: int = 15, *, seed: int = 0, mean_s: float = 0.032, capacity:
 
 
 def taxi_query(
-    nodes: int = 15, most: int = 2, *, source_rate_per_s: float = 70.0, seed: int = 0, pinned: str = "apart",
-    network: Network | None = None, **downtime: Any,
+    nodes: int = 15, most: int = 2, *, source_rate_per_s: float = 70.0, seed: int = 0,
+    pinned: str | tuple[str, str] = "apart", network: Network | None = None, **downtime: Any,
 ) -> Downtime:  # fmt: skip
-    """The query on a backbone, its source and its sink on the two nodes farthest "apart", "together" on one, or "free".
+    """The query on a backbone: source and sink on two named nodes, the farthest "apart", "together" on one, or "free".
 
     >>> query = taxi_query(source_rate_per_s=100)
     >>> [round(float(r), 2) for r in query.problem.load_per_s]
@@ -83,11 +84,7 @@ def taxi_query(
     network = backbone(nodes, seed=seed) if network is None else network
     names = tuple(RATES)
     app = Application(names, tuple(STREAMS), 1, 0.0, [source_rate_per_s * q for q in STREAMS.values()])
-    if pinned not in PINNED:
-        raise PlacementError(f"pinned={pinned!r}", expected=f"one of {PINNED}", fix="correct the name")
-    u, v = np.unravel_index(int(network.delay_s.argmax()), network.delay_s.shape)
-    ends = (network.nodes[u], network.nodes[v]) if pinned == "apart" else (median_node(network),) * 2
-    pins = {} if pinned == "free" else {"data_source": ends[0], "global_rank": ends[1]}
+    pins = dict(zip(("data_source", "global_rank"), _ends(network, pinned), strict=False))
     problem = ReplicaProblem(
         Problem(app, network, pins),
         [1 if n in ONCE else most for n in names],
@@ -95,6 +92,18 @@ def taxi_query(
         source_rate_per_s={"data_source": source_rate_per_s},
     )
     return Downtime(problem, **{"state_bytes": [state for _, state, _ in RATES.values()], **downtime})
+
+
+def _ends(network: Network, pinned: Any) -> tuple[str, ...]:
+    """The nodes of source and sink; none if they are free."""
+    if isinstance(pinned, tuple) and len(pinned) == 2 and all(node in network.index for node in pinned):
+        return pinned
+    if pinned not in PINNED:
+        raise PlacementError(f"pinned={pinned!r}", expected=f"one of {PINNED}, or two nodes", fix="correct the name")
+    if pinned == "apart":
+        u, v = np.unravel_index(int(network.delay_s.argmax()), network.delay_s.shape)
+        return network.nodes[u], network.nodes[v]
+    return () if pinned == "free" else (median_node(network),) * 2
 
 
 def at_rate(query: Downtime, source_rate_per_s: float) -> Downtime:

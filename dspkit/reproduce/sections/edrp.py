@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...placement.taxi_query import SETTINGS
 from ..edrp import LITERAL, PRINTED, markdown, rows, table_8_3, table_8_4
-from ..page import Found, Row, Section, Shown, frame, records
+from ..edrp_ansnet import FACTS, TOLD, elsewhere, facts, holds, shown
+from ..page import Found, Row, Section, Shown, frame, grid, records
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DELAYS = "delays of ANSNET are not printed: ours are drawn"
+LESS_NETWORK = "where source and sink are is not printed: ours were searched for"
 WHY = {
-    "R_ms": dict.fromkeys(SETTINGS, DELAYS),
-    "cost": {"response time": "replicas are free here: w_c = 0"},
+    "R_ms": dict.fromkeys(SETTINGS, LESS_NETWORK),
+    "cost": {},
     "downtime_s": {
-        "baseline": "ours stays where a change gains nothing",
-        "balanced": "which replicas move depends on the drawn delays",
-        "response time": "scales out once and for all, as replicas cost nothing",
-        "cost": "how often R_max forces a replica depends on the delays",
+        "baseline": "a solver that knows nothing of what runs, and each wanders among equal deployments in its own way",
+        "balanced": "its scale-in moves nobody here",
+        "cost": "how often R_max forces a change depends on the delays",
     },
 }
 UNITS = {"R_ms": ("mean response time", " ms"), "cost": ("mean cost", " $/h"), "downtime_s": ("downtime", " s")}
+SHORT = {
+    "parser": "parser", "filter_by_coordinates": "filterByCoordinates", "compute_route_id": "computeRouteID",
+    "count_by_window": "countByWindow", "partial_rank": "partialRank",
+}  # fmt: skip
 
 
 def show(found: Found) -> Shown:
     hours = frame(found["hours"]).set_index(["objective", "seed"])
     decisions = frame(found["decisions"]).set_index(["nodes", "k"])
-    mean = hours.groupby(level="objective", sort=False).mean(numeric_only=True)
+    here = {row["objective"]: row for row in found["ansnet"]}
+    ends = facts(frame(found["elsewhere"]).set_index(["objective", "ends"]))
     lines = [
-        Row("EDRP", f"{what}, {name}", PRINTED[name][column], float(mean[key][name]), WHY[key].get(name, ""), unit)
+        Row("EDRP", f"{what}, {name}", PRINTED[name][column], here[_row(name, key)][key], WHY[key].get(name, ""), unit)
         for name in SETTINGS
         for column, (key, (what, unit)) in enumerate(UNITS.items())
     ]
@@ -38,7 +43,72 @@ def show(found: Found) -> Shown:
         Row("EDRP", f"a decision, {n} nodes, k = {k}", row.printed_s, float(row.seconds), "a search of our own", " s")
         for (n, k), row in decisions.dropna(subset="printed_s").iterrows()
     ]
-    return Shown({"lines": markdown(rows(hours, decisions)), **_told(hours, decisions)}, lines)
+    values = {
+        "lines": markdown(rows(hours, decisions)),
+        "means": _means(here),
+        "told": _timeline(here),
+        "facts": _facts(here, ends, facts(hours)),
+        "ways": _ways(ends, facts(hours)),
+        **_of_ends(ends),
+        **_told(hours, decisions),
+    }
+    return Shown(values, lines)
+
+
+def _row(name: str, key: str) -> str:
+    """The baseline's downtime is the literal one's."""
+    return LITERAL if (name, key) == ("baseline", "downtime_s") else name
+
+
+def _means(here: dict[str, Any]) -> str:
+    """Table 8.3: printed, then ours."""
+    made = []
+    for name in (LITERAL, *SETTINGS):
+        r_ms, cost, downtime = PRINTED[name.partition(",")[0]]
+        row = here[name]
+        ours = (f"{row['R_ms']:.1f}", f"{row['cost']:.2f}", f"{row['downtime_s']:.1f}", row["reconfigurations"])
+        made.append((name, r_ms, ours[0], cost, ours[1], downtime, ours[2], ours[3]))
+    return grid(("", "ms, paper", "ours", "$/h, paper", "ours", "downtime s, paper", "ours", "changes"), made)
+
+
+def _timeline(here: dict[str, Any]) -> str:
+    """Who is doubled and undone when."""
+    made = []
+    for name, (out, back) in TOLD.items():
+        ours = [
+            "; ".join(f"{e['minute']} {', '.join(SHORT[o] for o in e[way])}" for e in here[name]["events"] if e[way])
+            for way in ("out", "in")
+        ]
+        made.append((name, out, ours[0], back, ours[1]))
+    return grid(("", "doubled (minute), paper", "ours", "undone, paper", "ours"), made)
+
+
+def _facts(here: dict[str, Any], ends: pd.DataFrame, drawn: pd.DataFrame) -> str:
+    made = [
+        (name, "yes" if mine else "no", int(ends[name].sum()), int(drawn[name].sum()))
+        for name, mine in holds(here).items()
+    ]
+    return grid(("printed", "these ends", f"of {len(ends)} other ends", f"of {len(drawn)} drawn networks"), made)
+
+
+def _ways(ends: pd.DataFrame, drawn: pd.DataFrame) -> str:
+    """The printed order of response times by the nodes on the shortest way."""
+    phases, order = list(FACTS)[3], list(FACTS)[5]
+    made = []
+    for way in sorted({*ends.way, *drawn.way}):
+        cells = []
+        for some in (ends[ends.way == way], drawn[drawn.way == way]):
+            cells += [f"{int(some[fact].sum())} of {len(some)}" if len(some) else "" for fact in (phases, order)]
+        made.append((int(way), *cells))
+    head = ("nodes on the way", "ANSNET: two out, one in", "order", "drawn: two out, one in", "order")
+    return grid(head, made)
+
+
+def _of_ends(ends: pd.DataFrame) -> dict[str, str]:
+    """On how many of the drawn pairs of ends."""
+    names = list(FACTS)
+    asked = {"all": "all but the last", "order": names[5], "ratio": names[6]}
+    return {what: f"{int(ends[fact].sum())} of {len(ends)}" for what, fact in asked.items()}
 
 
 def _told(hours: pd.DataFrame, decisions: pd.DataFrame) -> dict[str, str]:
@@ -61,6 +131,8 @@ def _told(hours: pd.DataFrame, decisions: pd.DataFrame) -> dict[str, str]:
 
 SECTION = Section(
     {
+        "ansnet": shown,
+        "elsewhere": lambda: records(elsewhere().reset_index()),
         "hours": lambda: records(table_8_3().reset_index()),
         "decisions": lambda: records(table_8_4().reset_index()),
     },
