@@ -1,7 +1,7 @@
 """What chapter 3's printed numbers can and cannot come from: arithmetic on placements, no simulation.
 
-* Word count: two worker processes on the same two nodes under both schedulers, so what the adaptive one saves is what its
-  first placement saves, pools of neighbours against executors dealt in turn.
+* Word count: two worker processes on the same two nodes under both schedulers, so what the adaptive one saves is what
+  its first placement saves, pools of neighbours against executors dealt in turn.
 * Log processing: the printed changes of traffic and of latency together bound how much of an event's latency can be the
   network's, for any three nodes and any placement that has the printed traffic.
 """
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core import Edge, Topology
-from ..placement.storm import Executor, bootstrap, executors, streams, thesis_cluster, traffic
+from ..placement.storm import Executor, Rules, View, bootstrap, executors, plan, streams, thesis_cluster, traffic
+from ..placement.vivaldi import embed
 from ..topologies.distributed_storm import log_processing, storm_word_count
 
 if TYPE_CHECKING:
@@ -44,6 +45,31 @@ def word_count_table(words: Sequence[float] = WORDS) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def word_count_pairs(words: Sequence[float] = WORDS[:3], seeds: Sequence[int] = range(5)) -> pd.DataFrame:
+    """On how many pairs of nodes nobody wishes to leave the first placement: every executor asked once.
+
+    Delays without noise, in the coordinates that nodes learn from them (`seeds`: in which order they ping), no load.
+    """
+    import pandas as pd
+
+    app, cluster = storm_word_count(), thesis_cluster()
+    topology, k = app.topology, {**app.topology.uniform(), **dict(app.start)}  # type: ignore[call-overload]
+    pairs, ends = list(itertools.permutations(range(8), 2)), frozenset(("source", "consumer"))
+    rows = []
+    for count, skip_local in itertools.product(words, (False, True)):
+        talk = streams(topology, k, {edge: count if n else 1.0 for n, edge in enumerate(topology.edges)})
+        stays = []
+        for seed in seeds:
+            points = np.column_stack([embed(cluster.mean_delays(), seed=seed), np.ones(8), np.zeros(8)])
+            for a, b in pairs:
+                pinned = {"source": a, "consumer": b}
+                where = bootstrap(topology, k, cluster.slots, points, processes=2, pinned=pinned)
+                views = [View(here, points, where, talk, ends, frozenset(), cluster.slots) for here in (a, b)]
+                stays.append(not any(plan(view, Rules(skip_local=skip_local)) for view in views))
+        rows.append({"words": count, "skip_local": skip_local, "stay": float(np.mean(stays))})
+    return pd.DataFrame(rows)
+
+
 def _orders(topology: Topology) -> list[tuple[str, ...]]:
     """The topology's own order first."""
     return list(itertools.permutations(topology.order))
@@ -54,8 +80,10 @@ def _dealt(topology: Topology, k: Mapping[str, int], order: Sequence[str], nodes
     return {e: nodes[i % len(nodes)] for i, e in enumerate(e for name in order for e in by_name[name])}
 
 
-def log_processing_bound(traffic_change: float = -0.63, latency_change: float = -0.18) -> pd.DataFrame:
-    """For any three nodes of the default: the least cut of latency that goes with a cut of traffic, and what is missing.
+def log_processing_bound(
+    traffic_change: float = -0.63, latency_change: float = -0.18, processes: int = 3
+) -> pd.DataFrame:
+    """For any nodes of the default: the least cut of latency that goes with a cut of traffic, and what is missing.
 
     A placement with so little traffic has the most latency if the streams that still cross are those that weigh most in
     a result's latency, from the slowest node there is; the source stays where it is. `outside_ms` is what each event
@@ -68,7 +96,7 @@ def log_processing_bound(traffic_change: float = -0.63, latency_change: float = 
     weight = {edge: 1.0 if edge[0] in topology.sources else 0.5 for edge in topology.edges}  # each branch, half of all
     between = streams(topology, k, dict.fromkeys(topology.edges, 1.0))
     rows = []
-    for nodes in itertools.permutations(delay, 3):
+    for nodes in itertools.permutations(delay, processes):
         where = _dealt(topology, k, topology.order, nodes)
         crossing, late = 0.0, 0.0
         for e, others in between.items():
