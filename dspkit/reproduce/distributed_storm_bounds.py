@@ -30,7 +30,8 @@ def word_count_table(words: Sequence[float] = WORDS) -> pd.DataFrame:
     import pandas as pd
 
     app = storm_word_count()
-    topology, k = app.topology, {**app.topology.uniform(), **dict(app.start)}  # type: ignore[call-overload]
+    topology, k = app.topology, app.start
+    assert isinstance(k, Mapping)
     both = ("one", "other")
     pools = bootstrap(topology, k, (2, 2), np.zeros((2, 4)), processes=2, pinned={"source": 0, "consumer": 1})
     pooled = {e: both[node] for e, (node, _) in pools.items()}
@@ -53,7 +54,8 @@ def word_count_pairs(words: Sequence[float] = WORDS[:3], seeds: Sequence[int] = 
     import pandas as pd
 
     app, cluster = storm_word_count(), thesis_cluster()
-    topology, k = app.topology, {**app.topology.uniform(), **dict(app.start)}  # type: ignore[call-overload]
+    topology, k = app.topology, app.start
+    assert isinstance(k, Mapping)
     pairs, ends = list(itertools.permutations(range(8), 2)), frozenset(("source", "consumer"))
     rows = []
     for count, skip_local in itertools.product(words, (False, True)):
@@ -92,7 +94,8 @@ def log_processing_bound(
     import pandas as pd
 
     app, delay = log_processing(), {n: w.delay_ms for n, w in thesis_cluster().workers.items()}
-    topology, k = app.topology, {**app.topology.uniform(), **dict(app.start)}  # type: ignore[call-overload]
+    topology, k = app.topology, app.start
+    assert isinstance(k, Mapping)
     weight = {edge: 1.0 if edge[0] in topology.sources else 0.5 for edge in topology.edges}  # each branch, half of all
     between = streams(topology, k, dict.fromkeys(topology.edges, 1.0))
     rows = []

@@ -41,15 +41,7 @@ def show(found: Found) -> Shown:
     values = {
         "changes": _changes(three),
         "figures": _figures(well, left, three, four, more, room),
-        "words": grid(
-            ("words a sentence", "dealt along the chain", "dealt in any order"),
-            [(f"{w.words:g}", percent(w.printed_order), f"{percent(w.least)} to {percent(w.most)}")
-             for w in words.itertuples()],
-        ),
-        "stay": ", ".join(
-            f"{100 * p.stay:.0f} % ({'skip_local' if p.skip_local else 'springs'}, {p.words:g})"
-            for p in frame(found["pairs"]).itertuples()
-        ),
+        "words": _words(words, frame(found["pairs"])),
         "least_cut": percent(bound.least_cut.max()), "usual_cut": percent(bound.least_cut.median()),
         "outside": f"{bound.outside_ms.min():.0f}", "usual_outside": f"{bound.outside_ms.median():.0f}",
     }  # fmt: skip
@@ -94,6 +86,20 @@ def _changes(three: Any) -> str:
                 mean = spread(runs["springs"].mean_change) if of == "latency" else ""
                 lines.append((f"{app}, {of}", told, *(spread(r[column]) for r in runs.values()), mean))
     return grid(("application", "printed", *SCHEDULERS, "springs, means"), lines)
+
+
+def _words(words: Any, pairs: Any) -> str:
+    """By words a sentence: what first placements save, and on how many pairs of nodes all executors stay in theirs."""
+    stay = pairs.pivot_table("stay", "words", "skip_local").reindex(words.words)
+    share = [[f"{100 * x:.0f} %" if x == x else "" for x in stay[column]] for column in (False, True)]
+    lines = [
+        (f"{w.words:g}", percent(w.printed_order), f"{percent(w.least)} to {percent(w.most)}", *shares)
+        for w, *shares in zip(words.itertuples(), *share, strict=True)
+    ]
+    return grid(
+        ("words a sentence", "saved, dealt along the chain", "dealt in any order", "all stay: springs", "skip_local"),
+        lines,
+    )
 
 
 def _figures(well: Any, left: Any, three: Any, four: Any, more: Any, room: Any) -> str:
