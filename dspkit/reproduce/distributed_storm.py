@@ -124,7 +124,7 @@ def moves(history: History) -> dict[float, tuple[str, ...]]:
     return {t: m for t, m in told if isinstance(m, tuple)}
 
 
-def chapter_3(draws: Sequence[int] = DRAWS, trials: Sequence[Trial] = TRIALS) -> pd.DataFrame:
+def chapter_3(draws: Sequence[int] = DRAWS, trials: Sequence[Trial] = TRIALS, **knobs: Any) -> pd.DataFrame:
     """Every application under every scheduler; `*_change` is against round robin of the same draw."""
     import pandas as pd
 
@@ -134,7 +134,7 @@ def chapter_3(draws: Sequence[int] = DRAWS, trials: Sequence[Trial] = TRIALS) ->
             nodes = drawn_nodes(draw)
             cluster = thesis_cluster(*trial.events(nodes))
             app = trial.make(cluster=cluster, nodes=nodes[: trial.processes])
-            named = schedulers(app, cluster, nodes=nodes[:2], processes=trial.processes)
+            named = schedulers(app, cluster, nodes=nodes[:2], processes=trial.processes, **knobs)
             runs = {name: play(app, policy, draw) for name, policy in named.items() if name != "Xu"}
             for span, (since_s, until_s) in trial.spans_s.items():
                 found = {name: measured(app, h, since_s, until_s) for name, h in runs.items()}

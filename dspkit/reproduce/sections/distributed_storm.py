@@ -40,6 +40,7 @@ def show(found: Found) -> Shown:
     well, left = frame(found["availability"]), frame(found["stress"])
     values = {
         "changes": _changes(three),
+        "calmer": _changes(frame(found["chapter 3, calmer coordinates"])),
         "figures": _figures(well, left, three, four, more, room),
         "words": _words(words, frame(found["pairs"])),
         "least_cut": percent(bound.least_cut.max()), "usual_cut": percent(bound.least_cut.median()),
@@ -83,9 +84,11 @@ def _changes(three: Any) -> str:
         runs = {s: three[(three.application == app) & (three.scheduler == s)] for s in SCHEDULERS}
         for of, column, told in zip(("latency", "traffic"), ("median_change", "traffic_change"), printed, strict=True):
             if told:
-                mean = spread(runs["springs"].mean_change) if of == "latency" else ""
-                lines.append((f"{app}, {of}", told, *(spread(r[column]) for r in runs.values()), mean))
-    return grid(("application", "printed", *SCHEDULERS, "springs, means"), lines)
+                mean, moved = "", ""
+                if of == "latency":
+                    mean, moved = spread(runs["springs"].mean_change), f"{runs['springs'].moves.median():.0f}"
+                lines.append((f"{app}, {of}", told, *(spread(r[column]) for r in runs.values()), mean, moved))
+    return grid(("application", "printed", *SCHEDULERS, "springs, means", "their moves"), lines)
 
 
 def _words(words: Any, pairs: Any) -> str:
@@ -138,6 +141,7 @@ def _figures(well: Any, left: Any, three: Any, four: Any, more: Any, room: Any) 
 SECTION = Section(
     {
         "chapter 3": lambda: records(chapter_3()),
+        "chapter 3, calmer coordinates": lambda: records(chapter_3(gain=0.25)),
         "availability": lambda: records(availability_table()),
         "stress": lambda: records(stress_table()),
         "chapter 4": lambda: records(chapter_4()),
