@@ -71,6 +71,22 @@ def test_gossip_spreads_what_is_published_and_the_newest_wins():
     assert all(known_points(watch, here)[1, 2] == 0.5 for here in range(8))
 
 
+def test_who_believes_less_of_a_ping_stands_still():
+    """How far coordinates go in a round once all nodes know each other."""
+
+    def swing(gain):
+        watch, random, steps = start(8), np.random.default_rng(5), []
+        for number in range(160):
+            before = np.array([c.x for c in watch.coordinates])
+            watch = monitored(watch, thesis_cluster(), (1.0,) * 8, (0.0,) * 8, random, gain)
+            if number >= 60:
+                steps.append(np.linalg.norm(np.array([c.x for c in watch.coordinates]) - before, axis=1).mean())
+        return np.mean(steps)
+
+    assert swing(0.25) < 0.65 * swing(0.5)
+    assert swing(0.05) < 0.25 * swing(0.5)
+
+
 @pytest.mark.parametrize("virtual", ["springs", "median"])
 def test_it_cuts_traffic_and_never_overfills_a_slot(virtual):
     app, cluster = topologies.tag_and_count(2), thesis_cluster()

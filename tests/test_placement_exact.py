@@ -315,6 +315,22 @@ def test_highs_tells_what_it_finds_on_its_way():
         assert placement.single(problem, "usage").of(problem, event.placement) == pytest.approx(event.loss)
 
 
+@pytest.mark.parametrize("limit_s", [0.0, 0.5])
+def test_highs_stops_in_time_with_an_honest_gap_or_says_that_it_has_nothing(limit_s):
+    problem = placement.scenario("replicated", 16, seed=0, operators=11)
+    best, found, said = solve(problem, "usage").loss, None, ""
+    try:
+        found = solve(problem, "usage", solver="highs", time_limit_s=limit_s)
+    except PlacementError as error:
+        said = str(error)
+    if found is None:
+        assert "no placement from HiGHS (time limit reached)" in said
+    else:
+        placement.check(problem, found.placement, found.metrics)
+        assert found.bound <= best * (1 + 1e-9) <= found.loss * (1 + 2e-9)
+        assert found.proven == (found.gap <= 1e-6)
+
+
 def test_a_wanted_gap_ends_sooner_and_is_told():
     problem = placement.scenario("replicated", 36, seed=1)
     exact, rough = (solve(problem, "usage", gap=gap) for gap in (0.0, 0.3))

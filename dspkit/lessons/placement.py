@@ -10,6 +10,7 @@ from ..knobs import Knobs, knob
 from ..placement import Answer, Problem, Ranges, Weights
 from ..placement.metrics import share
 from ..plots.base import PALETTE, Plot, Spec, axis, plot, si
+from ..plots.placement import Point, apart
 
 METHODS = ("optimum", *(name for name in placement.HEURISTICS if name != "ODP+T"))
 NAMES = {"usage": "network usage", "traffic": "traffic between nodes", "energy": "elastic energy"}
@@ -56,7 +57,7 @@ class Placement(Knobs):
     def plot(self) -> Plot:
         best = self.answer("optimum")
         chosen = best if self.method == "optimum" else self.answer()
-        map_ = plots.placement(self.problem, chosen.placement).spec
+        map_ = plots.placement(self.problem, chosen.placement, _plane(self.shape, self.nodes, self.seed)).spec
         layout = {
             **map_["layout"],
             "xaxis": {**map_["layout"]["xaxis"], "domain": [0, 0.62]},
@@ -97,6 +98,12 @@ class Placement(Knobs):
 @lru_cache(maxsize=16)
 def _problem(shape: str, nodes: int, seed: int) -> Problem:
     return placement.scenario(shape, nodes, seed=seed, operators=11)
+
+
+@lru_cache(maxsize=16)
+def _plane(shape: str, nodes: int, seed: int) -> dict[str, Point]:
+    """Where the picture has the nodes, which no weight changes."""
+    return apart(plots.node_positions(_problem(shape, nodes, seed).network))
 
 
 @lru_cache(maxsize=64)

@@ -62,6 +62,13 @@ class DistributedStorm(Rules):
     round_s: float = knob(30.0, "how often a node looks at its executors", low=1.0, high=3600.0, source="nardelli")
     cooldown: int = knob(5, "rounds that a node skips after a move", low=0, high=100, source="nardelli")
     warm_up: int = knob(40, "rounds of pings before the job is submitted", low=0, high=1000)
+    gain: float = knob(
+        0.5,
+        "how much of a ping a coordinate believes (0.25: Vivaldi's own)",
+        low=0.01,
+        high=1.0,
+        source="the prototype",
+    )
     processes: int = knob(0, "worker processes; 0: one for each operator, up to eight", low=0, high=1000)
     cluster: Cluster | None = None  # whom nodes ping and what happens to them; without, only the backend's node names
     pinned: Mapping[str, str] = field(default_factory=FrozenMap)  # operator: node; sources and sinks never move
@@ -82,13 +89,12 @@ class DistributedStorm(Rules):
         if state.cluster != cluster or before is None:  # the first round, or another cluster than before
             state, before = state._replace(where=FrozenMap(), cooling=(0,) * len(names)), start(len(names))
             for number in range(self.warm_up):
-                before = monitored(
-                    before, cluster, cluster.availability(0), cluster.stress(0), self._luck(state, -number)
-                )
+                luck = self._luck(state, -number)
+                before = monitored(before, cluster, cluster.availability(0), cluster.stress(0), luck, self.gain)
         busy = zip(cluster.stress(snapshot.t), names, strict=True)
         load = [min(1.0, stress + snapshot.nodes.get(name, 0.0)) for stress, name in busy]
         random = self._luck(state, before.round + 1)
-        watch = monitored(before, cluster, cluster.availability(snapshot.t), load, random)
+        watch = monitored(before, cluster, cluster.availability(snapshot.t), load, random, self.gain)
         where, why = self._placed(state, cluster, watch, snapshot)
         moves, cooling = ([], state.cooling) if why else self._moves(state, cluster, watch, where, snapshot)
         for move in moves:

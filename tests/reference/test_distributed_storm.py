@@ -8,11 +8,12 @@ import pytest
 from dspkit import run, topologies
 from dspkit.errors import KnobError
 from dspkit.placement.cost_space import Weights, distances, nearest, relative_distance, worth_moving
-from dspkit.placement.storm import Died, Rules, Stressed, Unreliable, View, plan, streams, thesis_cluster
+from dspkit.placement.storm import Died, Rules, Stressed, Unreliable, View, plan, streams, thesis_cluster, traffic
 from dspkit.placement.storm.adaptive import room
 from dspkit.placement.virtual import median, springs
 from dspkit.placement.vivaldi import Coordinate, embed, embedding_error, update
 from dspkit.policies.distributed_storm import DistributedStorm
+from dspkit.reproduce.distributed_storm_bounds import log_processing_bound, word_count_pairs, word_count_table
 
 
 def test_e1_vivaldi():
@@ -164,6 +165,47 @@ def test_a_slot_takes_four_and_then_the_next_slot():
 def test_e9_availability_is_a_product_over_operators():
     assert pytest.approx(0.99993, abs=1e-8) == 0.99999**7
     assert pytest.approx(0.6141, abs=1e-4) == 0.85**3 * 0.99999**4
+
+
+def test_only_three_worker_processes_give_what_is_printed_of_round_robin():
+    """A node with three of seven executors (0.85^3), one with two, and less between nodes with twelve executors."""
+    names, fits = thesis_cluster().names, []
+    for processes in range(2, 9):
+        crossing = []
+        for replicas in (1, 2):
+            app = topologies.tag_and_count(replicas, nodes=names[:processes])
+            rates = dict.fromkeys(app.topology.edges, 10.0)
+            crossing.append(traffic(app.topology, {**app.topology.uniform(), **app.start}, rates, app.placement))
+            if replicas == 1:
+                hosted = [list(app.placement.values()).count(node) for node in names]
+        if {2, 3} <= set(hosted) and crossing[1] < crossing[0]:
+            fits.append((processes, *crossing))
+    assert fits == [(3, 60, 50)]
+
+
+def test_word_count_saves_what_its_first_placement_saves():
+    """Pools: split is on the source's node, so each word crosses once. Dealt: 1/2, 5/9 and 5/9 of the streams."""
+    table = word_count_table((1.0, 1.5, 6.4))
+    assert table.pools_per_s.tolist() == pytest.approx([1, 1.5, 6.4])
+    for words, change in zip(table.words, table.printed_order, strict=True):
+        assert change == pytest.approx(words / (1 / 2 + 10 / 9 * words) - 1)
+    assert table.printed_order[1] == pytest.approx(-0.31, abs=0.005)  # printed
+    pairs = word_count_pairs((1.0,), seeds=range(2)).set_index("skip_local").stay
+    assert 0.3 < pairs[False] < pairs[True] < 1
+
+
+def test_log_processing_needs_latency_that_is_not_the_networks():
+    """By hand, the default on nodes 7, 5, 1 (32, 12, 15 ms): 1.25, 0.875 and 0.75 of these, and 4.75 streams cross.
+
+    37 % of those are the source's (32 ms, of every result) and 0.7575 of another (at most 32 ms, of every second).
+    """
+    bound = log_processing_bound().set_index("nodes")
+    dealt, left = 1.25 * 32 + 0.875 * 12 + 0.75 * 15, 32 + (0.37 * 4.75 - 1) / 2 * 32
+    found = bound.loc["node-7, node-5, node-1"]
+    assert (found.default_ms, found.least_cut) == pytest.approx((dealt, left / dealt - 1))
+    assert (left + found.outside_ms) / (dealt + found.outside_ms) == pytest.approx(1 - 0.18)  # printed
+    assert bound.least_cut.max() == found.least_cut < -0.28
+    assert bound.outside_ms.min() > 25
 
 
 def test_e10_cooldown():

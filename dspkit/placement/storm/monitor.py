@@ -50,8 +50,12 @@ def monitored(
     availability: Sequence[float],
     utilisation: Sequence[float],
     random: np.random.Generator,
+    gain: float = 0.5,
 ) -> Watch:
-    """The watch after one round of pings, measurements and gossip. A ping teaches both who send and who answer."""
+    """The watch after one round of pings, measurements and gossip. A ping teaches both who send and who answer.
+
+    `gain` is Vivaldi's alpha and beta: how much of what one ping says is believed.
+    """
     n, now = len(cluster.workers), watch.round + 1
     points, published = list(watch.coordinates), list(watch.published)
     tables = [list(table) for table in watch.tables]
@@ -60,8 +64,8 @@ def monitored(
             v = _other(u, n, random)
             latency = cluster.ping(u, v, random)
             points[u], points[v] = (
-                update(points[u], points[v], latency, random=random),
-                update(points[v], points[u], latency, random=random),
+                update(points[u], points[v], latency, alpha=gain, beta=gain, random=random),
+                update(points[v], points[u], latency, alpha=gain, beta=gain, random=random),
             )
     for u in range(n):
         last = published[u]
