@@ -68,8 +68,8 @@ def _told(operators: int, samples: int) -> tuple[Lattice, list[Sample]]:
 
 @cache
 def _timings() -> dict[str, dict[str, float]]:
-    """Seconds for a tell and an ask, by operators and samples."""
-    found = {}
+    """Seconds for a tell and an ask, by operators and samples, printed as it grows."""
+    found: dict[str, dict[str, float]] = {}
     for n in OPERATORS:
         for samples in SAMPLES:
             lattice, told = _told(n, samples)
@@ -78,7 +78,9 @@ def _timings() -> dict[str, dict[str, float]]:
                 "skopt": lambda lattice=lattice, told=told: _skopt(lattice, told),
                 "botorch": lambda lattice=lattice, told=told: _botorch(lattice, told),
             }
-            found[f"{n} operators, {samples} samples"] = side_by_side(rivals, repeats=3)
+            case = f"{n} operators, {samples} samples"
+            found[case] = side_by_side(rivals, repeats=3)
+            print(f"{case:26}", *(f"{who} {1e3 * s:7.1f} ms" for who, s in found[case].items()), sep="  ", flush=True)
     return found
 
 

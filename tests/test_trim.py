@@ -6,6 +6,7 @@ import pytest
 from dspkit.bo import Lattice, Sample, score
 from dspkit.bo.score import thrift
 from dspkit.bo.trim import meets, trim
+from dspkit.errors import MetricError
 from dspkit.policies.autrascale import AuTraScale
 from test_autrascale import QUICK, World
 
@@ -55,6 +56,8 @@ def test_runs_without_a_latency_are_left_out_and_below_the_base_is_nothing():
     assert meets(BOX, mute, TARGET)(points) == pytest.approx(meets(BOX, known, TARGET)(points))
     assert trim(BOX, known, (2, 3), TARGET) is None
     assert trim(BOX, [*known, Sample((2, 4), 0.9, 0.11)], (2, 4), TARGET) is None
+    with pytest.raises(MetricError, match="no latencies"):
+        trim(BOX, [Sample((9, 9), 0.95)], (9, 9), TARGET)
 
 
 def _ends(**knobs):

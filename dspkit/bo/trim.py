@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
+from ..errors import MetricError
 from .acquisition import best_of
 from .gp import fit
 from .prior import falling
@@ -29,6 +30,8 @@ NOISES = (1e-3, 1e-2, 1e-1)  # variances of a measured log latency; the likelies
 def meets(lattice: Lattice, samples: Sequence[Sample], target_s: float) -> Callable[[Array], Array]:
     """Log probability that a configuration's mean latency meets the target, from the latencies that were measured."""
     known = [s for s in samples if s.latency_s is not None]
+    if not known:
+        raise MetricError("no latencies", expected="one at least", fix="tell runs with their latency_s")
     X = lattice.scaled([s.k for s in known])
     late = np.log([min(max(s.latency_s or 0.0, 1e-6) / target_s, 1e3) for s in known])
     prior = falling(lattice.base, known, target_s)
