@@ -113,6 +113,11 @@ def weighted_runs_over_nearest() -> Claim:
     return _ratio("runs", "transfer, weighted of 3", "transfer, nearest of 3", 1.0)
 
 
+def weighted_monotone_slots_over_nearest() -> Claim:
+    """Options (a) and (c) together: slots finally used with three old models by weight, over the nearest alone."""
+    return _ratio("slots", "transfer, monotone, weighted of 3", "transfer, monotone", 1.0)
+
+
 _BY_NOISE: dict[str, Callable[[jobs.Job], searches.Outcome]] = {
     "monotone": lambda j: searches.ours(j, prior="monotone", start="base"),
     "careful": lambda j: searches.ours(j, prior="monotone", start="base", confidence=0.95),
@@ -138,6 +143,9 @@ _AT_NEW_RATE: dict[str, Callable[[int], searches.Outcome]] = {
     "scratch, monotone": lambda s: searches.ours(jobs.pair(s)[1], prior="monotone", start="base"),
     "transfer": lambda s: searches.transferred(jobs.pair(s)[1], _models(s)[:1]),
     "transfer, monotone": lambda s: searches.transferred(jobs.pair(s)[1], _models(s)[:1], prior="monotone"),
+    "transfer, monotone, weighted of 3": lambda s: searches.transferred(
+        jobs.pair(s)[1], _models(s), models="weighted", prior="monotone"
+    ),
     "transfer, nearest of 3": lambda s: searches.transferred(jobs.pair(s)[1], _models(s)),
     "transfer, weighted of 3": lambda s: searches.transferred(jobs.pair(s)[1], _models(s), models="weighted"),
 }
