@@ -98,15 +98,16 @@ def at_random(job: Job) -> Outcome:
     return _search(job, lambda _: tuple(job.lattice.draw(drawn, 1)[0].tolist()), lambda _: None)
 
 
-def drs(job: Job, rates: str, start: str = "one") -> Outcome:
+def drs(job: Job, rates: str, start: str = "one", confidence: float = 0.0) -> Outcome:
     """Until the measured latency is met or nothing changes, at most twelve times.
 
     From "one" instance each, from the throughput "base", or from the "most" of each.
     """
     k, turn = {"one": (1,) * len(job.base), "base": job.base, "most": job.lattice.most}[start], 0
     for turn in range(12):
-        sample, met, seen = job.run(k, turn)
-        if sample.latency_s is not None and sample.latency_s <= job.target_s:
+        sample, met, seen = job.run(k, turn, confidence)
+        in_time = sample.latency_s is not None and sample.latency_s <= job.target_s
+        if met if confidence else in_time:
             break
         arrivals = [demands(job.topology, seen)[n] or 0.0 for n in job.topology.order]
         each = [seen.operators[n] for n in job.topology.order]

@@ -35,6 +35,14 @@ def test_a_monotone_prior_saves_real_runs_and_slots(found):
     assert all(o.met for o in found["monotone"])
 
 
+def test_trimming_gives_slots_back_and_never_keeps_what_missed():
+    careful = {"prior": "monotone", "start": "base", "confidence": 0.95}
+    before = [searches.ours(jobs.job(seed), **careful) for seed in SEEDS]
+    after = [searches.ours(jobs.job(seed), **careful, trims=4) for seed in SEEDS]
+    assert all(b.met and b.runs <= a.runs + 4 and b.score >= a.score for a, b in zip(before, after, strict=True))
+    assert sum(o.slots for o in after) < 0.95 * sum(o.slots for o in before)
+
+
 def test_an_old_model_saves_real_runs():
     """The paper's way over its own from scratch: at least 40 % fewer, at 1.25 to 2 times the old rate."""
     runs = {"scratch": [], "transfer": []}
