@@ -1,44 +1,28 @@
-"""Simulated jobs for the quality of searches: contention and noise on, and ways to find a configuration for them."""
+"""Simulated jobs for the quality of searches: contention and noise on."""
 
 from __future__ import annotations
 
 import math
 import random
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from dspkit import Deployment, Plant, Simulator, Topology
-from dspkit.bo import Lattice, Library, Model, Optimizer, Sample, Search, score, stop_threshold
-from dspkit.bo.transfer import blend, recommend
+from dspkit.bo import Lattice, Sample, score
 from dspkit.core import Operator, Snapshot
 from dspkit.plant import Link, Node, Service
 from dspkit.policies._plan import verdict
 from dspkit.policies._runs import together
 from dspkit.policies._throughput import Trial, best
 from dspkit.policies._throughput import recommend as needs
-from dspkit.policies.drs import allocate
-from dspkit.policies.ds2 import demands
 from dspkit.workload import Sine
 
-MOST, CAP = 40, 60  # instances of an operator; real runs of a search
-THRESHOLD = stop_threshold(0.8, 1.0)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a search came to: real runs, the configuration it keeps, and whether that meets latency and rate."""
-
-    runs: int
-    slots: int
-    score: float
-    met: bool
-    k: tuple[int, ...] = ()
+MOST = 40  # instances of an operator
+WARM_UP, COUNTED = 6, 6  # windows of ten seconds: before a trial counts, and that count
 
 
 @dataclass(frozen=True)
@@ -61,30 +45,38 @@ class Job:
 
         With a `confidence` it goes on for up to three minutes more until it is clear whether latency is met.
         """
-        windows = _windows(self.topology, self.plant, self.rate, k, 1000 * self.seed + turn, 24 if confidence else 6)
-        counted = windows[:6]
+        most = COUNTED * (4 if confidence else 1)
+        windows = _windows(self.topology, self.plant, self.rate, k, 1000 * self.seed + turn, most)
+        counted = windows[:COUNTED]
         look = 1 - (1 - confidence) / 4 if confidence else 0.0  # of four looks, the first after the usual minute
         while (sure := verdict(_latencies(counted), self.target_s, look)) is None and len(counted) < len(windows):
-            counted = windows[: len(counted) + 6]
+            counted = windows[: len(counted) + COUNTED]
         seen = _whole(counted)
         late = seen.latency.mean if seen.latency else math.inf
         sample = Sample(tuple(k), score(k, self.base, late, self.target_s), late if math.isfinite(late) else None)
         met = sure is True if confidence else late <= self.target_s
         return sample, met and seen.throughput >= 0.98 * self.rate, seen
 
-    def truly_met(self, k: Sequence[int]) -> bool:
-        """Whether the mean latency of such trials meets the target: of twenty more, by themselves."""
+    def again(self, k: Sequence[int]) -> tuple[float, bool]:
+        """Twenty more trials: the score of their mean latency, and whether it meets the target at the full rate."""
         runs = [
-            _whole(_windows(self.topology, self.plant, self.rate, k, 10**7 + 100 * self.seed + i, 6)) for i in range(20)
+            _whole(_windows(self.topology, self.plant, self.rate, k, 10**7 + 100 * self.seed + i, COUNTED))
+            for i in range(20)
         ]
-        return fmean(s.latency.mean if s.latency else math.inf for s in runs) <= self.target_s
+        late = fmean(s.latency.mean if s.latency else math.inf for s in runs)
+        fed = fmean(s.throughput for s in runs) >= 0.98 * self.rate
+        return score(k, self.base, late, self.target_s), fed and late <= self.target_s
+
+    def other_noise(self, number: int) -> Job:
+        """The same job with other luck; number 0 is itself."""
+        return replace(self, seed=self.seed + 1000 * number)
 
 
 def _windows(topology: Topology, plant: Plant, rate: float, k: Sequence[int], seed: int, count: int) -> list[Snapshot]:
     """Ten seconds each, after a minute that does not count."""
     deployment = Deployment(dict(zip(topology.order, (int(n) for n in k), strict=True)))
     job = Simulator(topology, plant, Sine(rate, 0.15 * rate, 10.0), deployment=deployment, seed=seed, tick_s=1.0)
-    return [job.observe() for _ in range(6 + count)][6:]
+    return [job.observe() for _ in range(WARM_UP + count)][WARM_UP:]
 
 
 def _whole(windows: Sequence[Snapshot]) -> Snapshot:
@@ -99,7 +91,7 @@ def _base(topology: Topology, plant: Plant, rate: float, seed: int) -> tuple[int
     """The throughput phase: demand over true rates until the same is recommended twice."""
     k, trials = (1,) * len(topology.order), []
     for turn in range(10):
-        seen = _whole(_windows(topology, plant, rate, k, 10**6 + 100 * seed + turn, 6))
+        seen = _whole(_windows(topology, plant, rate, k, 10**6 + 100 * seed + turn, COUNTED))
         wanted = tuple(min(n, MOST) for n in topology.clip(needs(topology, seen)[0]).values())
         trials.append(Trial(k, seen.throughput, rate, wanted))
         if wanted == k or (seen.throughput >= 0.98 * rate and sum(wanted) >= sum(k)):
@@ -168,108 +160,6 @@ def _timed(topology: Topology, plant: Plant, rate: float, seed: int) -> tuple[Jo
     seen = [found.run(k, 900 + i)[2] for i, k in enumerate([base, *more])]
     late = [s.latency.mean if s.latency and s.throughput >= 0.98 * rate else math.inf for s in seen]
     return found, (min(late), late[0]) if math.isfinite(late[0]) and min(late) < 0.6 * late[0] else None
-
-
-def _search(
-    job: Job,
-    ask: Callable[[list[Sample]], Any],
-    tell: Callable[[Sample], object],
-    least: int = 0,
-    confidence: float = 0.0,
-) -> Outcome:
-    """Until a run meets latency and rate with a score at the threshold, or the runs are spent."""
-    told: list[tuple[Sample, bool]] = []
-    for turn in range(CAP):
-        k = ask([s for s, _ in told])
-        if k is None:
-            break
-        sample, met, _ = job.run(k, turn, confidence)
-        told.append((sample, met))
-        tell(sample)
-        if turn + 1 >= least and any(met and sample.score >= THRESHOLD for sample, met in told):
-            break
-    final, met = max(told, key=lambda pair: (pair[1], pair[0].score))
-    return Outcome(len(told), sum(final.k), final.score, met, final.k)
-
-
-def ours(job: Job, *, start: str = "bootstrap", whole: bool = False, confidence: float = 0.0, **knobs: Any) -> Outcome:
-    """dspkit's Optimizer, from the "bootstrap" set or the "base"; `whole`: all of that set runs first, as printed."""
-    search = Search(target_s=job.target_s, **knobs)
-    made = Optimizer(job.lattice, search, bootstrap=start == "bootstrap", seed=job.seed)
-    least = len(job.lattice.bootstrap(6)) if whole else 0
-    return _search(
-        job, lambda _: made.ask(), lambda s: made.tell(s.k, s.score, latency_s=s.latency_s), least, confidence
-    )
-
-
-def skopt(job: Job) -> Outcome:
-    """`skopt.Optimizer` with all its defaults."""
-    from skopt import Optimizer as Theirs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = Theirs(job.lattice.dimensions(), random_state=job.seed)
-        return _search(job, lambda _: [int(v) for v in made.ask()], lambda s: made.tell(list(s.k), -s.score))
-
-
-def at_random(job: Job) -> Outcome:
-    """Configurations of the same box, all equally likely."""
-    drawn = np.random.default_rng(job.seed)
-    return _search(job, lambda _: tuple(job.lattice.draw(drawn, 1)[0].tolist()), lambda _: None)
-
-
-def drs(job: Job, rates: str, start: str = "one") -> Outcome:
-    """Until the measured latency is met or nothing changes, at most twelve times.
-
-    From "one" instance each, from the throughput "base", or from the "most" of each.
-    """
-    k, turn = {"one": (1,) * len(job.base), "base": job.base, "most": job.lattice.most}[start], 0
-    for turn in range(12):
-        sample, met, seen = job.run(k, turn)
-        if sample.latency_s is not None and sample.latency_s <= job.target_s:
-            break
-        arrivals = [demands(job.topology, seen)[n] or 0.0 for n in job.topology.order]
-        each = [seen.operators[n] for n in job.topology.order]
-        mu = [m.true_rate if rates == "true" else m.processing_rate / m.parallelism for m in each]
-        new = tuple(allocate(arrivals, [v or 1.0 for v in mu], job.rate, target_s=job.target_s, most=[MOST] * len(k)))
-        if new == k:
-            break
-        k = new
-    return Outcome(turn + 1, sum(sample.k), sample.score, met, sample.k)
-
-
-def learned(job: Job, levels: int = 6) -> Model:
-    """The model of a whole search at this rate: its bootstrap set and what followed."""
-    made = Optimizer(job.lattice, Search(target_s=job.target_s), levels=levels, seed=job.seed)
-    for turn in range(levels + len(job.base) + 10):
-        k = made.ask()
-        if k is None:
-            break
-        sample, met, _ = job.run(k, 300 + turn)
-        made.tell(k, sample.score, latency_s=sample.latency_s)
-        if met and sample.score >= THRESHOLD and made.proposal:
-            break
-    return Model(job.rate, job.base, job.lattice.most, tuple(made.samples))
-
-
-def transferred(job: Job, old: Sequence[Model], **options: Any) -> Outcome:
-    """Algorithm 2 at this job's rate with the models of others, then Algorithm 1 on what was really run."""
-    library, levels = Library(job.topology.order, tuple(old)), 6
-    search = Search(target_s=job.target_s, prior=options.pop("prior", "constant"))
-    incumbent = options.pop("incumbent", "measured")
-
-    def ask(samples: list[Sample]) -> Any:
-        if not samples:
-            return job.base
-        found = None
-        if len(samples) <= levels + len(job.base):
-            mixed = blend(library, job.rate, job.lattice, search, samples, **options)
-            found = recommend(mixed, samples, search, levels, incumbent=incumbent, seed=(job.seed, len(samples)))
-        if found is None or found.improvement < 1e-6:
-            found = search.propose(job.lattice, samples, seed=(job.seed, len(samples)))
-        return found.k if found else None
-
-    return _search(job, ask, lambda _: None)
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:

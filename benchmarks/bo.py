@@ -1,21 +1,18 @@
-"""The scorer against scikit-optimize and BoTorch in time, and in real runs of 30 simulated jobs."""
+"""The scorer against scikit-optimize and BoTorch in time; `bo_quality` has what its searches come to."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import cache
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from benchmarks import Claim, side_by_side
-from benchmarks import _bo_jobs as jobs
 from dspkit.bo import Lattice, Library, Model, Optimizer, Sample, Search, score
 from dspkit.bo.transfer import blend, recommend
 
-OPERATORS, SAMPLES, SEEDS = (2, 4, 6, 8, 10), (10, 30), range(30)
+OPERATORS, SAMPLES = (2, 4, 6, 8, 10), (10, 30)
 
 
 def ask_and_tell_over_skopt() -> Claim:
@@ -61,165 +58,6 @@ def transfer_over_gpytorch() -> Claim:
     return Claim(seconds["grid"] / seconds["gpytorch"], "x", target=0.5, better="lower", detail=seconds)
 
 
-def runs_over_skopt() -> Claim:
-    """Real runs until QoS and threshold, mean of 30 jobs, over skopt's with its defaults; the paper's method."""
-    return _ratio("runs", "paper", "skopt", 1.0)
-
-
-def slots_over_skopt() -> Claim:
-    """Slots finally used, over skopt's."""
-    return _ratio("slots", "paper", "skopt", 1.0)
-
-
-def runs_over_random() -> Claim:
-    """The same over random search: mean difference and its 95 % interval, as a share of random search's runs."""
-    return _bound("runs", "paper", "random")
-
-
-def slots_over_random() -> Claim:
-    """Slots finally used, over random search's."""
-    return _bound("slots", "paper", "random")
-
-
-def score_over_drs() -> Claim:
-    """Final score less that of DRS, its better variant job by job: the lower end of a 95 % interval of the mean.
-
-    DRS begins with one instance each.
-    """
-    return _over_drs("paper", "")
-
-
-def score_over_drs_from_base() -> Claim:
-    """The same where DRS begins at the throughput base, which our searches know too."""
-    return _over_drs("paper", " from the base")
-
-
-def score_over_drs_from_most() -> Claim:
-    """The same where DRS begins with the most instances of each; it keeps them where they meet the latency."""
-    return _over_drs("paper", " from the most")
-
-
-def monotone_score_over_drs_from_base() -> Claim:
-    """Option (a) against DRS from the base."""
-    return _over_drs("monotone", " from the base")
-
-
-def transfer_runs_over_scratch() -> Claim:
-    """Real runs at a rate 1.25 to 2 times the old, with the old model and a monotone prior, over from scratch."""
-    return _ratio("runs", "transfer, monotone", "scratch", 0.6)
-
-
-def transfer_slots_over_scratch() -> Claim:
-    """Slots finally used, the same."""
-    return _ratio("slots", "transfer, monotone", "scratch", 1.0)
-
-
-def literal_transfer_runs_over_scratch() -> Claim:
-    """Real runs of the paper's transfer (constant prior) over its from scratch, which runs the whole bootstrap set."""
-    return _ratio("runs", "transfer", "scratch, whole bootstrap", 0.6)
-
-
-def literal_transfer_slots_over_scratch() -> Claim:
-    """Slots finally used, the same."""
-    return _ratio("slots", "transfer", "scratch, whole bootstrap", 1.0)
-
-
-def monotone_runs_over_constant() -> Claim:
-    """Option (a): real runs with a monotone prior from the base alone, over the paper's way."""
-    return _ratio("runs", "monotone", "paper", 1.0)
-
-
-def sure_stop_misses() -> Claim:
-    """Option (b): share of jobs whose kept configuration misses the target in 20 more trials.
-
-    95 % are asked for; of 30 jobs more than 4 then miss by chance once in sixty times.
-    """
-    missed = {f"{way} misses": 1 - fmean(_kept(way)) for way in ("paper", "sure")}  # other names than the ways' own
-    return Claim(
-        missed["sure misses"], "share", target=4 / 30, better="lower", detail={**missed, **_summary("paper", "sure")}
-    )
-
-
-def weighted_runs_over_nearest() -> Claim:
-    """Option (c): real runs with three old models by weight, over the nearest of them alone."""
-    return _ratio("runs", "transfer, weighted of 3", "transfer, nearest of 3", 1.0)
-
-
-_WAYS: dict[str, Callable[[int], jobs.Outcome]] = {
-    "paper": lambda s: jobs.ours(jobs.job(s)),
-    "monotone": lambda s: jobs.ours(jobs.job(s), prior="monotone", start="base"),
-    "sure": lambda s: jobs.ours(jobs.job(s), confidence=0.95),
-    "skopt": lambda s: jobs.skopt(jobs.job(s)),
-    "random": lambda s: jobs.at_random(jobs.job(s)),
-    **{
-        f"DRS {rates}{told}": lambda s, rates=rates, start=start: jobs.drs(jobs.job(s), rates, start)  # type: ignore[misc]
-        for rates in ("true", "observed")
-        for start, told in (("one", ""), ("base", " from the base"), ("most", " from the most"))
-    },
-}
-_AT_NEW_RATE: dict[str, Callable[[int], jobs.Outcome]] = {
-    "scratch": lambda s: jobs.ours(jobs.pair(s)[1]),
-    "scratch, whole bootstrap": lambda s: jobs.ours(jobs.pair(s)[1], whole=True),
-    "scratch, monotone": lambda s: jobs.ours(jobs.pair(s)[1], prior="monotone", start="base"),
-    "transfer": lambda s: jobs.transferred(jobs.pair(s)[1], _models(s)[:1]),
-    "transfer, monotone": lambda s: jobs.transferred(jobs.pair(s)[1], _models(s)[:1], prior="monotone"),
-    "transfer, nearest of 3": lambda s: jobs.transferred(jobs.pair(s)[1], _models(s)),
-    "transfer, weighted of 3": lambda s: jobs.transferred(jobs.pair(s)[1], _models(s), models="weighted"),
-}
-
-
-@cache
-def _models(seed: int) -> tuple[Model, ...]:
-    """Of the old rate, and of 0.6 and 0.8 times it."""
-    old = jobs.pair(seed)[0]
-    return tuple(jobs.learned(j) for j in (old, jobs.beside(old, 0.6), jobs.beside(old, 0.8)))
-
-
-@cache
-def _outcomes(way: str) -> list[jobs.Outcome]:
-    return [{**_WAYS, **_AT_NEW_RATE}[way](seed) for seed in SEEDS]
-
-
-@cache
-def _kept(way: str) -> list[bool]:
-    return [jobs.job(s).truly_met(o.k) for s, o in zip(SEEDS, _outcomes(way), strict=True)]
-
-
-def _summary(*ways: str) -> dict[str, dict[str, float]]:
-    """Means by way: runs, slots, score, share of jobs whose QoS was met."""
-    fields = ("runs", "slots", "score", "met")
-    return {w: {f: round(fmean(getattr(o, f) for o in _outcomes(w)), 3) for f in fields} for w in ways}
-
-
-def _ratio(what: str, ours: str, theirs: str, target: float) -> Claim:
-    """Mean over mean; the detail has the mean difference with its 95 % interval."""
-    a, b = ([float(getattr(o, what)) for o in _outcomes(way)] for way in (ours, theirs))
-    mean, half = jobs.interval([x - y for x, y in zip(a, b, strict=True)])
-    group = _WAYS if ours in _WAYS else _AT_NEW_RATE
-    detail = {
-        "difference": mean,
-        "half": half,
-        **_summary(*(w for w in group if w in (ours, theirs) or "scratch" in w)),
-    }
-    return Claim(fmean(a) / fmean(b), "x", target=target, better="lower", detail=detail)
-
-
-def _over_drs(way: str, start: str) -> Claim:
-    """A DRS that ends without QoS counts as 0."""
-    rivals = [f"DRS {rates}{start}" for rates in ("true", "observed")]
-    drs = [max(o.score if o.met else 0.0 for o in both) for both in zip(*map(_outcomes, rivals), strict=True)]
-    mean, half = jobs.interval([a.score - b for a, b in zip(_outcomes(way), drs, strict=True)])
-    return Claim(mean - half, "F", target=0.0, detail={"mean": mean, "half": half, **_summary(way, *rivals)})
-
-
-def _bound(what: str, ours: str, theirs: str) -> Claim:
-    """The upper end of the 95 % interval of the mean difference, over the rival's mean: below 0 is better for sure."""
-    a, b = ([float(getattr(o, what)) for o in _outcomes(way)] for way in (ours, theirs))
-    mean, half = jobs.interval([x - y for x, y in zip(a, b, strict=True)])
-    detail = {"difference": mean, "half": half, **_summary(ours, theirs)}
-    return Claim((mean + half) / fmean(b), "share", target=0.0, better="lower", detail=detail)
-
-
 def _told(operators: int, samples: int) -> tuple[Lattice, list[Sample]]:
     random = np.random.default_rng([operators, samples])
     lattice = Lattice(random.integers(1, 9, operators).tolist(), 40)
@@ -230,8 +68,8 @@ def _told(operators: int, samples: int) -> tuple[Lattice, list[Sample]]:
 
 @cache
 def _timings() -> dict[str, dict[str, float]]:
-    """Seconds for a tell and an ask, by operators and samples."""
-    found = {}
+    """Seconds for a tell and an ask, by operators and samples, printed as it grows."""
+    found: dict[str, dict[str, float]] = {}
     for n in OPERATORS:
         for samples in SAMPLES:
             lattice, told = _told(n, samples)
@@ -240,7 +78,9 @@ def _timings() -> dict[str, dict[str, float]]:
                 "skopt": lambda lattice=lattice, told=told: _skopt(lattice, told),
                 "botorch": lambda lattice=lattice, told=told: _botorch(lattice, told),
             }
-            found[f"{n} operators, {samples} samples"] = side_by_side(rivals, repeats=3)
+            case = f"{n} operators, {samples} samples"
+            found[case] = side_by_side(rivals, repeats=3)
+            print(f"{case:26}", *(f"{who} {1e3 * s:7.1f} ms" for who, s in found[case].items()), sep="  ", flush=True)
     return found
 
 

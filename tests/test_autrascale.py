@@ -315,6 +315,7 @@ def test_every_decision_fits_whatever_the_job(data):
         prior=data.draw(st.sampled_from(["constant", "cost", "monotone"])),
         mode=data.draw(st.sampled_from(["demand", "literal", "printed"])),
         confidence=data.draw(st.sampled_from([0.0, 0.9])),
+        trims=data.draw(st.sampled_from([0, 2])),
     )  # fmt: skip
     load = workload.Square(data.draw(st.floats(0, 100)), data.draw(st.floats(0, 1e4)), 250)
     with Simulator(topology, plant, load, tick_s=5.0, seed=data.draw(st.integers(0, 9))) as backend:

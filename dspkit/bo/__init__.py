@@ -1,7 +1,7 @@
 """Search for the configuration that meets a latency with few slots: score, Gaussian process, expected improvement,
 transfer from old rates [autrascale].
 
-`Optimizer` is the one to begin with; `search` and `transfer` are the same as pure functions, which policies call.
+`Optimizer` is the one to begin with; `search`, `transfer` and `trim` are pure functions, which policies call.
 `dspkit.bo.face` is the scikit-learn face; it and `fit="gpytorch"` need the extra `bo`.
 """
 

@@ -85,26 +85,34 @@ def propose(
     Small boxes are looked through; of large ones 20,000 points at random, and uphill from the best ten, operator by
     operator. Of equals the one of the fewest slots is taken, then the first in order.
     """
+    found = best_of(lambda X: log_expected_improvement(*posterior(X), best, xi), lattice, tried, seed)
+    if found is None:
+        return None
+    mean, sigma = posterior(np.array([found]))
+    improvement = float(expected_improvement(mean[0], sigma[0], best, xi))
+    return Proposal(found, float(mean[0]), float(sigma[0]), improvement)
+
+
+def best_of(
+    worth: Callable[[Array], Array], lattice: Lattice, tried: Collection[Config], seed: int | tuple[int, ...] = 0
+) -> Config | None:
+    """The configuration that is worth most and was not tried; None if all were."""
     known = _codes(lattice, [tuple(k) for k in tried if k in lattice])
 
-    def worth(X: Array) -> Array:
-        parts = [log_expected_improvement(*posterior(X[i : i + CHUNK]), best, xi) for i in range(0, len(X), CHUNK)]
-        return np.concatenate(parts)
+    def parts(X: Array) -> Array:
+        return np.concatenate([worth(X[i : i + CHUNK]) for i in range(0, len(X), CHUNK)])
 
     if lattice.size <= ENUMERATED:
         X = _fresh(lattice.points(), known, lattice)
-        found = worth(X) if len(X) else np.empty(0)
+        found = parts(X) if len(X) else np.empty(0)
     else:
         X = _fresh(lattice.draw(np.random.default_rng(seed), DRAWN), known, lattice)
-        found = worth(X)
-        X, found = _climb(X, found, worth, lattice, known)
+        found = parts(X)
+        X, found = _climb(X, found, parts, lattice, known)
     if not len(X):
         return None
     top = X[found >= found.max() - 1e-9] if np.isfinite(found.max()) else X
-    chosen = top[np.lexsort((*top.T[::-1], top.sum(axis=1)))[0]]
-    mean, sigma = posterior(chosen[None, :])
-    improvement = float(expected_improvement(mean[0], sigma[0], best, xi))
-    return Proposal(tuple(chosen.tolist()), float(mean[0]), float(sigma[0]), improvement)
+    return tuple(top[np.lexsort((*top.T[::-1], top.sum(axis=1)))[0]].tolist())
 
 
 def _climb(

@@ -38,13 +38,14 @@ def prior_mean(kind: str, base: Sequence[int], samples: Sequence[Sample], alpha:
 
     if kind == "cost" or not samples:
         return cost
+    late = falling(base, samples, target_s, alpha)
+    return lambda X: cost(X) + alpha / np.maximum(1.0, late(X))
+
+
+def falling(base: Sequence[int], samples: Sequence[Sample], target_s: float, alpha: float = 0.8) -> Mean:
+    r"""$\hat l(k)$ over the target, fitted to the samples."""
     a = _fitted(base, samples, alpha, target_s)
-
-    def monotone(X: Any) -> Array:
-        total: Array = cost(X) + alpha / np.maximum(1.0, _features(X, base) @ a)
-        return total
-
-    return monotone
+    return lambda X: _features(X, base) @ a
 
 
 def _features(X: Any, base: Sequence[int]) -> Array:

@@ -14,6 +14,7 @@ from ..bo.score import Sample, score
 from ..bo.space import Config
 from ..bo.transfer import MODELS, blend
 from ..bo.transfer import recommend as transferred
+from ..bo.trim import trim
 from ..core import Snapshot
 from ._plan import State, fed, named, vector, verdict, with_sample
 from ._throughput import Trial, best, recommend
@@ -112,14 +113,17 @@ def judge(p: AuTraScale, state: State, now: Config) -> tuple[State, Why]:
         return state, {**why, **more, "rule": "no longer meets the target"}
     if state.phase == "bootstrap":
         if fine and p.eager:
-            return state._replace(phase="hold", asked=now, met=True), {**why, "rule": "meets all"}
+            state, more = fewer(p, state._replace(kept=now))
+            return state, {**why, **more}
         if state.queue:
             return state._replace(asked=state.queue[0]), {**why, "rule": "bootstrap"}
         state, more = after_bootstrap(p, state)
         return state, {**why, **more}
+    if fine or state.phase == "trim":
+        state = state._replace(iterations=state.iterations + (state.phase != "trim"))
+        state, more = fewer(p, state._replace(kept=now) if fine else state)
+        return state, {**why, **more}
     state = state._replace(iterations=state.iterations + 1, added=state.added + (state.phase == "transfer"))
-    if fine:
-        return state._replace(phase="hold", asked=now, met=True), {**why, "rule": "meets all"}
     if state.phase == "transfer" and state.added >= (p.num or p.levels + len(now)):
         state = state._replace(phase="search")
     state, more = proceed(p, state)
@@ -134,8 +138,22 @@ def after_bootstrap(p: AuTraScale, state: State) -> tuple[State, Why]:
     if not known:
         return state._replace(asked=start), {"rule": "first configuration"}
     if good(p, state, known[-1]):
-        return state._replace(phase="hold", asked=start, met=True), {"rule": "meets all"}
+        return fewer(p, state._replace(kept=start))
     return proceed(p, state)
+
+
+def fewer(p: AuTraScale, state: State) -> tuple[State, Why]:
+    """Something met all: it is held, once `trims` runs were tried with fewer slots."""
+    kept = state.kept
+    assert kept is not None
+    if state.trims < p.trims:
+        seed = (state.seed, len(state.samples))
+        found = trim(p.box(state), state.samples, kept, p.target_latency_s, seed=seed)
+        if found is not None:
+            told = {"kept": named(state.topology, kept), "saving": found.saving, "probability": found.probability}
+            state = state._replace(phase="trim", asked=found.k, trims=state.trims + 1)
+            return state, {"rule": "fewer slots", **told}
+    return state._replace(phase="hold", asked=kept, met=True), {"rule": "meets all"}
 
 
 def proceed(p: AuTraScale, state: State) -> tuple[State, Why]:

@@ -15,7 +15,7 @@ from ..core import Snapshot, Topology
 from ._runs import Run
 from ._throughput import Trial
 
-PHASES = ("throughput", "bootstrap", "search", "transfer", "hold")
+PHASES = ("throughput", "bootstrap", "search", "transfer", "trim", "hold")
 
 
 class State(NamedTuple):
@@ -40,6 +40,8 @@ class State(NamedTuple):
     added: int = 0  # real samples since the transfer began
     runs: int = 0  # real runs at this rate
     met: bool = False  # whether what is held met all that is asked
+    kept: Config | None = None  # the best that met all
+    trims: int = 0  # runs with fewer slots than that
 
 
 def vector(topology: Topology, parallelism: Mapping[str, int]) -> Config:

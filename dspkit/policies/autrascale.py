@@ -9,7 +9,8 @@ r"""AuTraScale: the throughput base by true rates, Bayesian optimisation above i
     | Num | `num` |
 
 Phases: *throughput* (Eq. 3 until the rate is met or the same is recommended twice; of what ran, the best), *bootstrap*
-and *search* (Algorithm 1) or *transfer* (Algorithm 2, as repaired in `bo.transfer`), *hold*. A rate that moves by more
+and *search* (Algorithm 1) or *transfer* (Algorithm 2, as repaired in `bo.transfer`), *trim* (ours: fewer slots, as far
+as latency allows), *hold*. A rate that moves by more
 than `rate_change` begins anew, and what was learned becomes a model of the library.
 
 Readings not taken by default: Eq. 3 with rounded capacities (`mode`), ratios above 1 in the score, and the best
@@ -86,6 +87,7 @@ class AuTraScale(Knobs):
     )
     bootstrap: str = knob("paper", "first runs: the paper's set, or the base alone", choices=("paper", "base"))
     eager: bool = knob(False, "stop at the first run that meets all, bootstrap included", choices=(False, True))
+    trims: int = knob(0, "runs with fewer slots than the first that meets all; the paper's is 0", low=0, high=1000)
     noise: float = knob(NOISE, "variance of measured scores", low=0.0, high=1.0)
     fit: str = knob("grid", "who finds the kernel", choices=FITS)
     base: Mapping[str, int] = field(default_factory=FrozenMap)  # k' of the first rate, where it is known

@@ -215,6 +215,22 @@ def latency_table(
     return pd.DataFrame(rows)
 
 
+def iterations_table(seeds: Sequence[int], **knobs: Any) -> pd.DataFrame:
+    """AuTraScale's part of the latency test with other knobs or seeds: iterations after the bootstrap, runs, slots."""
+    import pandas as pd
+
+    rows = []
+    for make in (crowded_word_count, yahoo):
+        app = make()
+        for direction, start in STARTS[app.name].items():
+            for seed in seeds:
+                policy = replace(AuTraScale(**options(app), base=named(app, BASES[app.name])), **knobs)
+                k, iterations, _, runs = play(policy, app, start, seed=seed)
+                row = {"job": app.name, "start": direction, "seed": seed, "iterations": iterations}
+                rows.append({**row, "runs": runs, "slots": sum(k)})
+    return pd.DataFrame(rows)
+
+
 TRANSFERS: Mapping[str, tuple[Any, float, float]] = {"query5": (query5, 20e3, 30e3), "query11": (query11, 80e3, 100e3)}
 
 

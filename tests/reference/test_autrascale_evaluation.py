@@ -40,6 +40,13 @@ def test_it_ends_in_at_most_four_iterations_after_the_bootstrap(latency):
     assert (latency.xs("AuTraScale", level="method").score >= 0.9).all()
 
 
+def test_who_knows_what_slots_cost_ends_in_four_where_the_papers_prior_may_take_longer():
+    known = paper.iterations_table((3,), prior="cost")
+    literal = paper.iterations_table((3,))
+    assert (known.iterations <= 4).all()
+    assert known.iterations.sum() < literal.iterations.sum()
+
+
 def test_it_uses_fewer_slots_than_drs_as_the_paper_counts_them(latency):
     """Against the mean of both DRS variants, over both jobs, for scale-down (66.6 % printed) and scale-up (36.7 %)."""
     for start in ("up", "down"):

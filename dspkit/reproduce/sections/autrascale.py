@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..autrascale import METHODS, PRINTED, latency_table, throughput_table, transfer_table
+from ..autrascale import METHODS, PRINTED, iterations_table, latency_table, throughput_table, transfer_table
 from ..page import Found, Row, Section, Shown, frame, grid, records
 
 PAPER = "AuTraScale"
 SEEDS = (1, 2, 3)
+SETTINGS: dict[str, tuple[Sequence[int], dict[str, Any]]] = {
+    "as above": (SEEDS, {}),
+    "ten other seeds": (range(4, 14), {}),
+    "`xi=0` (0.01)": (SEEDS, {"xi": 0.0}),
+    "`xi=0.05`": (SEEDS, {"xi": 0.05}),
+    "`xi=0.1`": (SEEDS, {"xi": 0.1}),
+    "`noise=1e-3` (1e-4)": (SEEDS, {"noise": 1e-3}),
+    '`prior="cost"`': (SEEDS, {"prior": "cost"}),
+    '`prior="monotone"`': (SEEDS, {"prior": "monotone"}),
+}
 JOBS = {"crowded_word_count": "word count", "yahoo": "Yahoo"}
 RATES = {
     "crowded_word_count": "word count, 350 k/s", "yahoo": "Yahoo, 60 k/s, store-limited", "query5": "query 5, 30 k/s",
@@ -65,6 +75,7 @@ def show(found: Found) -> Shown:
             ),
             "latency": grid((*head.split(" | "), "QoS, paper", "ours"), latency),
             "transfer": transfer,
+            "iterations": _settings(found["iterations"]),
             "met": f"{met} of {len(searches)}",
             "within": f"{(searches.iterations <= 4).sum()} of {len(searches)}",
             "down": f"{saved['down']:.0f} %",
@@ -91,6 +102,20 @@ def _transfer(data: Sequence[dict[str, Any]]) -> str:
     return grid(("transfer test", "paper", "from scratch", "transfer", "transfer, monotone", "DS2"), lines)
 
 
+def _searched() -> list[dict[str, Any]]:
+    tables = {name: iterations_table(seeds, **knobs) for name, (seeds, knobs) in SETTINGS.items()}
+    return [{"setting": name, **row} for name, table in tables.items() for row in records(table)]
+
+
+def _settings(data: Sequence[dict[str, Any]]) -> str:
+    table, lines = frame(data), []
+    for name in SETTINGS:
+        runs = table[table.setting == name]
+        within = f"{(runs.iterations <= 4).sum()} of {len(runs)}"
+        lines.append((name, within, round(float(runs.iterations.max())), round(float(runs.slots.mean()))))
+    return grid(("AuTraScale in the latency test", "within 4 iterations", "longest", "slots, mean"), lines)
+
+
 def _k(values: Sequence[int], between: str = ", ") -> str:
     return between.join(map(str, values))
 
@@ -111,6 +136,7 @@ SECTION = Section(
         "word count": lambda: records(latency_table(SEEDS, ("crowded_word_count",))),
         "yahoo": lambda: records(latency_table(SEEDS, ("yahoo",))),
         "transfer": lambda: records(transfer_table(SEEDS)),
+        "iterations": _searched,
     },
     show,
 )
