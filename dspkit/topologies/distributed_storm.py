@@ -1,7 +1,7 @@
 """Applications of Distributed Storm's evaluation on its eight nodes [nardelli, 3.5]; rates as printed, the rest ours.
 
-Not printed, and chosen here: every operator sends one record for each, the base service takes 1.4 ms, sources and sinks
-sit on two nodes. Storm's default deals the executors over worker processes, one on each of `nodes`. That they are three
+Not printed, and chosen here: every operator sends one record for each, unless told otherwise; the base service takes
+1.4 ms; sources and sinks sit on two nodes. Storm's default deals the executors over worker processes, one on each of `nodes`. That they are three
 is not printed either, but follows from what is printed of that default: one node runs three of the seven executors of
 tag-and-count (0.85^3 = 61.41 %), another two, and twelve executors have a lower latency than seven.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..core import Operator, Topology
+from ..frozen import FrozenMap
 from ..placement.storm import Cluster, executors, thesis_cluster
 from ..plant import Service
 from ..workload import Constant
@@ -29,11 +30,16 @@ def tag_and_count(
     return _app("tag_and_count", topology, dict.fromkeys(names[1:-1], replicas), 10.0, nodes, service_s, cluster)
 
 
-def storm_word_count(cluster: Cluster | None = None, nodes: Sequence[str] = ("node-1", "node-2")) -> App:
-    """Word Count: a chain of four with 2, 3, 3 and 3 executors, one tuple/s, in two worker processes."""
+def storm_word_count(
+    cluster: Cluster | None = None, nodes: Sequence[str] = ("node-1", "node-2"), words: float = 1.0
+) -> App:
+    """Word Count: a chain of four with 2, 3, 3 and 3 executors, one tuple/s, in two worker processes.
+
+    How many `words` a sentence has is not printed.
+    """
     topology = Topology.chain("source", "split", "count", "consumer")
     k = {"source": 2, "split": 3, "count": 3, "consumer": 3}
-    return _app("storm_word_count", topology, k, 1.0, nodes, 1.4e-3, cluster)
+    return _app("storm_word_count", topology, k, 1.0, nodes, 1.4e-3, cluster, {"split": words})
 
 
 def log_processing(cluster: Cluster | None = None, nodes: Sequence[str] = NODES) -> App:
@@ -49,14 +55,15 @@ def log_processing(cluster: Cluster | None = None, nodes: Sequence[str] = NODES)
 
 def _app(
     name: str, topology: Topology, k: Mapping[str, int], rate: float, nodes: Sequence[str], service_s: float,
-    cluster: Cluster | None,
+    cluster: Cluster | None, sends: Mapping[str, float] = FrozenMap(),
 ) -> App:  # fmt: skip
     """On the cluster, dealt as Storm's default does it, which knows of no pins."""
     cluster = cluster or thesis_cluster()
     start = {**topology.uniform(), **k}
     chosen = nodes if set(nodes) <= set(cluster.names) else cluster.names[: len(nodes)]
     places = {e: chosen[i % len(chosen)] for i, e in enumerate(executors(topology, start))}
-    services = {n: Service(service_s if n in k else 1e-4, distribution="exponential") for n in topology.order}
+    costs = {n: service_s if n in k else 1e-4 for n in topology.order}
+    services = {n: Service(costs[n], sends.get(n, 1.0), distribution="exponential") for n in topology.order}
     plant = cluster.plant(services)
     return App(name, topology, plant, Constant(rate), 0.15, "nardelli", start=start, placement=places)
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from dspkit.reproduce.distributed_storm import TRIALS, availability_table, chapter_3, chapter_4, stress_table
+from dspkit.reproduce.distributed_storm import (
+    TRIALS,
+    TWO_NODES,
+    availability_table,
+    chapter_3,
+    chapter_4,
+    stress_table,
+)
 from dspkit.reproduce.placement import PRINTED_MEAN_PD, PRINTED_PD, PRINTED_SP, cells, table
 
 PRINTED_MEAN_SP = {"hierarchical ODP": 266.30, "ODP-PS": 121.17, "RES-ODP": 11.10, "local search": 215.81}
@@ -52,6 +59,13 @@ def test_springs_cut_latency_by_half_and_more_and_rizou_no_less():
     assert -0.8 < change["springs"].median() < -0.45
     assert change["Rizou"].median() < change["springs"].median()
     assert change[["springs", "springs, skip_local", "Rizou"]].max(axis=None) < -0.45  # all, in every draw
+
+
+def test_word_count_on_its_two_nodes_saves_the_printed_traffic():
+    """Printed: -31 %, and both schedulers on the same two nodes."""
+    frame = chapter_3((0, 1), (TWO_NODES,))
+    change = frame.pivot_table("traffic_change", "draw", "scheduler")
+    assert change[["springs", "springs, skip_local", "Rizou"]].to_numpy() == pytest.approx(-0.31, abs=0.01)
 
 
 @pytest.mark.slow
