@@ -1,9 +1,10 @@
 """Applications of Distributed Storm's evaluation on its eight nodes [nardelli, 3.5]; rates as printed, the rest ours.
 
 Not printed, and chosen here: every operator sends one record for each, unless told otherwise; the base service takes
-1.4 ms; sources and sinks sit on two nodes. Storm's default deals the executors over worker processes, one on each of `nodes`. That they are three
-is not printed either, but follows from what is printed of that default: one node runs three of the seven executors of
-tag-and-count (0.85^3 = 61.41 %), another two, and twelve executors have a lower latency than seven.
+1.4 ms; sources and sinks sit on two nodes. Storm's default deals the executors over worker processes, one on each of
+`nodes`. That they are three is not printed either, but follows from what is printed of that default: one node runs
+three of the seven executors of tag-and-count (0.85^3 = 61.41 %), another two, and twelve executors have a lower latency
+than seven.
 """
 
 from __future__ import annotations
