@@ -8,7 +8,7 @@
     demo    word count on a local Spark under a policy, for two minutes; leaves a report (--help: what can be set)
     test    run the tests                   report  run a notebook, write one HTML file to reports/
     bench   time the claims we make         lint    check style, formatting and types
-    reproduce  make the papers' tables again, and docs/reproduction.md of them (--only stela; some ten minutes)
+    reproduce  make the papers' tables again, and docs/reproduction.md of them (--only stela; some 25 minutes)
     jar     compile the Spark part's Java again (needs a JDK of 17 or newer)
     setup   make or repair .venv, no more   clean   remove what these commands made; keep runs/ and reports/
     lock    resolve constraints.txt again (--upgrade: to the newest versions)

@@ -5,6 +5,7 @@ import pytest
 
 import dspkit
 from dspkit import run, topologies
+from dspkit.errors import PlacementError
 from dspkit.policies.ds2 import DS2
 
 STILL = {"case_study", "log_processing", "storm_word_count", "tag_and_count"}  # its law peaks below its load; these
@@ -61,6 +62,12 @@ def test_the_thesis_topologies_are_as_it_says():
     assert 1 / taxi.plant.services["parser"].seconds_per_record == pytest.approx(233)
     pinned = {o.name for o in taxi.topology.operators if o.max_parallelism == 1}
     assert pinned == {"data_source", "metronome", "global_rank"}
+
+
+@pytest.mark.parametrize("nodes", [(), ("node-1", "nod-5")])
+def test_nodes_that_the_cluster_does_not_have_are_named(nodes):
+    with pytest.raises(PlacementError, match="expected one or more of node-1"):
+        topologies.tag_and_count(nodes=nodes)
 
 
 def test_two_days_of_taxis_are_quiet_at_night_and_swing_as_told():

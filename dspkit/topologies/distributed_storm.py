@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..core import Operator, Topology
+from ..errors import PlacementError
 from ..frozen import FrozenMap
 from ..placement.storm import Cluster, executors, thesis_cluster
 from ..plant import Service
@@ -61,8 +62,13 @@ def _app(
     """On the cluster, dealt as Storm's default does it, which knows of no pins."""
     cluster = cluster or thesis_cluster()
     start = {**topology.uniform(), **k}
-    chosen = nodes if set(nodes) <= set(cluster.names) else cluster.names[: len(nodes)]
-    places = {e: chosen[i % len(chosen)] for i, e in enumerate(executors(topology, start))}
+    if not nodes or (strangers := sorted(set(nodes) - set(cluster.names))):
+        raise PlacementError(
+            f"nodes {tuple(nodes)}{f', of which {strangers} are not there' if nodes else ''}",
+            expected=f"one or more of {', '.join(cluster.names)}",
+            fix="name nodes of this cluster by nodes=(...)",
+        )
+    places = {e: nodes[i % len(nodes)] for i, e in enumerate(executors(topology, start))}
     costs = {n: service_s if n in k else 1e-4 for n in topology.order}
     services = {n: Service(costs[n], sends.get(n, 1.0), distribution="exponential") for n in topology.order}
     plant = cluster.plant(services)

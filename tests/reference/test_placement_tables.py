@@ -65,6 +65,7 @@ def test_word_count_on_its_two_nodes_saves_the_printed_traffic():
     """Printed: -31 %, and both schedulers on the same two nodes."""
     frame = chapter_3((0, 1), (TWO_NODES,))
     change = frame.pivot_table("traffic_change", "draw", "scheduler")
+    assert not frame[frame.scheduler == "springs"].moves.any()  # it is what the first placement saves
     assert change[["springs", "springs, skip_local", "Rizou"]].to_numpy() == pytest.approx(-0.31, abs=0.01)
 
 

@@ -12,9 +12,9 @@ from ..page import Found, Row, Section, Shown, frame, grid, records
 if TYPE_CHECKING:
     import pandas as pd
 
-LESS_NETWORK = "where source and sink are is not printed: ours were searched for"
+ENDS = "where source and sink are is not printed: ours were searched for"
 WHY = {
-    "R_ms": dict.fromkeys(SETTINGS, LESS_NETWORK),
+    "R_ms": dict.fromkeys(SETTINGS, ENDS),
     "cost": {},
     "downtime_s": {
         "baseline": "a solver that knows nothing of what runs, and each wanders among equal deployments in its own way",
