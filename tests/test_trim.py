@@ -63,7 +63,7 @@ def test_runs_without_a_latency_are_left_out_and_below_the_base_is_nothing():
 def _ends(**knobs):
     world = World(latency=lambda k: 0.05 + 0.3 / k[1])  # six of the second operator meet the target
     state, decisions = world.play(AuTraScale(**QUICK, **knobs), 40)
-    return world.k, state, [d.why for d in decisions]
+    return world.k, state, [{**d.why, "asked": d.deployment.parallelism} for d in decisions]
 
 
 def test_the_policy_gives_back_what_nobody_needs_and_holds_the_least_that_met_all():
@@ -79,7 +79,41 @@ def test_the_policy_gives_back_what_nobody_needs_and_holds_the_least_that_met_al
 
 
 def test_a_run_with_fewer_slots_that_misses_is_taken_back():
-    k, state, _ = _ends(trims=1)
-    missed = [s for s in state.samples if s.latency_s > 0.1]
-    assert state.kept == k
-    assert k not in {s.k for s in missed}
+    k, state, whys = _ends(trims=2)
+    asked = [tuple(w["asked"].values()) for w in whys if w["rule"] == "fewer slots"]
+    late = {s.k: s.latency_s for s in state.samples}
+    assert asked == [(2, 6), (2, 5)]
+    assert late[2, 6] <= 0.1 < late[2, 5]
+    assert (k, state.kept, state.phase, state.met) == ((2, 6), (2, 6), "hold", True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "runs", "end"),
+    [
+        ((2, 6), (3, 7), (2, 6)),  # more slots than what is kept
+        ((2, 10), (2, 7), (2, 7)),  # fewer, though not what was asked for
+    ],
+)
+def test_what_somebody_else_runs_during_a_trim_is_kept_only_if_it_saves_slots(kept, runs, end):
+    world, policy = World(latency=lambda k: 0.05 + 0.3 / k[1]), AuTraScale(**QUICK, trims=4)
+    state, held = None, 0
+    while state is None or state.trims == 0 or state.kept != kept:
+        state, _ = world.play(policy, 1, state)
+        assert world.t < 400
+    trims, world.k = state.trims, runs
+    while state.trims == trims and state.phase == "trim":  # what was asked for is kept back
+        state, _ = world.play(policy, 1, state, obey=False)
+        held += 1
+        assert held < 10
+    assert state.kept == end
+
+
+@pytest.mark.parametrize(("runs", "most"), [((1, 9), 12), ((2, 9), 8)])
+@pytest.mark.parametrize("knobs", [{"bootstrap": "base"}, {"eager": True}])
+def test_nothing_is_trimmed_from_what_is_below_the_base_or_above_the_most(runs, most, knobs):
+    """A guard holds it whatever is asked, and it meets all: the search holds it too."""
+    world = World(rate=50.0)
+    world.k = runs
+    policy = AuTraScale(**{**QUICK, "most": most}, trims=4, base={"read": 2, "work": 3}, **knobs)
+    state, _ = world.play(policy, 20, obey=False)
+    assert (state.phase, state.met, state.asked, state.trims) == ("hold", True, runs, 0)

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..bo.acquisition import LEAST
-from ..bo.score import Sample, score
+from ..bo.score import Sample, score, thrift
 from ..bo.space import Config
 from ..bo.transfer import MODELS, blend
 from ..bo.transfer import recommend as transferred
@@ -121,7 +121,9 @@ def judge(p: AuTraScale, state: State, now: Config) -> tuple[State, Why]:
         return state, {**why, **more}
     if fine or state.phase == "trim":
         state = state._replace(iterations=state.iterations + (state.phase != "trim"))
-        state, more = fewer(p, state._replace(kept=now) if fine else state)
+        # somebody else may run something during a trim: that is kept only if it saves slots as well
+        saves = state.phase != "trim" or thrift(now, p.box(state).base) > thrift(state.kept, p.box(state).base)
+        state, more = fewer(p, state._replace(kept=now) if fine and saves else state)
         return state, {**why, **more}
     state = state._replace(iterations=state.iterations + 1, added=state.added + (state.phase == "transfer"))
     if state.phase == "transfer" and state.added >= (p.num or p.levels + len(now)):
@@ -143,10 +145,13 @@ def after_bootstrap(p: AuTraScale, state: State) -> tuple[State, Why]:
 
 
 def fewer(p: AuTraScale, state: State) -> tuple[State, Why]:
-    """Something met all: it is held, once `trims` runs were tried with fewer slots."""
+    """Something met all: it is held, once `trims` runs were tried with fewer slots.
+
+    Where a decision was kept back, what met all may lie outside the box, and is held as it is.
+    """
     kept = state.kept
     assert kept is not None
-    if state.trims < p.trims:
+    if state.trims < p.trims and kept in p.box(state):
         seed = (state.seed, len(state.samples))
         found = trim(p.box(state), state.samples, kept, p.target_latency_s, seed=seed)
         if found is not None:

@@ -40,7 +40,7 @@ class State(NamedTuple):
     added: int = 0  # real samples since the transfer began
     runs: int = 0  # real runs at this rate
     met: bool = False  # whether what is held met all that is asked
-    kept: Config | None = None  # the best that met all
+    kept: Config | None = None  # what met all; of what a trim ran, the one that saves most
     trims: int = 0  # runs with fewer slots than that
 
 
