@@ -68,7 +68,7 @@ def levels_need(name: str) -> dict[float, int]:
 
 
 def policies(name: str, shape: str, seed: int = 0) -> dict[str, Policy]:
-    """The rivals of Figure 9. The proactive ones learned from four earlier replays of the same shape.
+    """The rivals of Figure 9. The proactive ones learned from earlier replays of the same shape.
 
     Their predictor is an autoregression of as many loads as the paper's net sees. The net also sees the calendar, which
     an hour of replays cannot teach.
@@ -92,11 +92,14 @@ def policies(name: str, shape: str, seed: int = 0) -> dict[str, Policy]:
     }
 
 
-def earlier(name: str, shape: str, seed: int = 0, replays: int = 4) -> tuple[float, ...]:
-    """Mean loads of the minutes of earlier replays; of the recorded load those of the days before."""
+def earlier(name: str, shape: str, seed: int = 0) -> tuple[float, ...]:
+    """Mean loads of the minutes of four earlier replays; of the recorded load those of the days before.
+
+    Of weeks laid over one another only two, Thursday to Sunday: the Monday before is played itself.
+    """
     import numpy as np
 
-    length = MINUTES[shape] * MINUTE
+    length, replays = MINUTES[shape] * MINUTE, 2 if shape == "dense" else 4
     if shape in ("recorded", "dense"):
         past = load(name, shape, seed, before=replays)
         t = np.arange(0.0, replays * length) + 0.5

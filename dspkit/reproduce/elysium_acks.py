@@ -23,6 +23,7 @@ What then becomes of a record that failed or was lost, its delivery, is where re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -48,10 +49,14 @@ if TYPE_CHECKING:
 DELIVERIES = ("kept", "never", "again", "at once")
 WEEK = tuple(range(7))
 ROWS = tuple((a, s) for a, shape in PAPER for s in (("dense", "recorded") if shape == "recorded" else (shape,)))
-FAILS = ("in turns", "at once", "never")  # when a record fails: Storm's buckets, right after the timeout, not at all
 
 
-def acked(ticks: pd.DataFrame, fails: str = "in turns", timeout_s: float = TIMEOUT_S) -> Array:
+def printed(name: str, shape: str) -> Any:
+    """What the paper has for a row: for weeks laid over one another what it has for its tweets."""
+    return PAPER[name, "recorded" if shape == "dense" else shape]
+
+
+def acked(ticks: pd.DataFrame) -> Array:
     """Records acknowledged in each tick of a simulation that kept its ticks: first in, first out.
 
     Those that end or are lost in a tick are numbered on from those before; they left the log when as many had.
@@ -61,9 +66,7 @@ def acked(ticks: pd.DataFrame, fails: str = "in turns", timeout_s: float = TIMEO
     t, lost = ticks.t.to_numpy(), ticks.lost.to_numpy()
     gone, left = ticks.ended.to_numpy() + lost, (ticks.offered - ticks.lag).to_numpy()
     first = np.concatenate(([0.0], gone[:-1])) + np.diff(lost, prepend=0.0)  # what is lost goes when the tick begins
-    if fails == "never":
-        return np.asarray(np.maximum(0.0, gone - first))
-    since = t - timeout_s if fails == "at once" else (np.floor(t / timeout_s + 1e-9) - 1) * timeout_s
+    since = (np.floor(t / TIMEOUT_S + 1e-9) - 1) * TIMEOUT_S  # Storm's buckets
     failed = np.interp(since, np.concatenate(([0.0], t)), np.concatenate(([0.0], left)))
     return np.asarray(np.maximum(0.0, gone - np.maximum(first, failed)))
 
@@ -118,7 +121,6 @@ def summary(
 
     rows: list[dict[str, Any]] = []
     for name, shape in ROWS:
-        printed = PAPER[name, "recorded" if shape == "dense" else shape]
         for i, rival in enumerate(RIVALS):
             if rival not in only:
                 continue
@@ -127,7 +129,7 @@ def summary(
                        minutes=MINUTES[shape], seed=s)
                 for s in seeds
             ]  # fmt: skip
-            told = printed[i] if i < 3 else None
+            told = printed(name, shape)[i] if i < 3 else None
             rows.append(
                 {"app": name, "load": shape, "policy": rival}
                 | {k: fmean(r[k] for r in runs) for k in runs[0]}
@@ -164,16 +166,23 @@ def deliveries(pause_s: float = 6.5, *, months: Sequence[int] = YEAR, weekdays: 
 
 
 def off_by(table: pd.DataFrame) -> float:
-    """By what factor the degradations of joint and reactive scaling typically miss the paper's."""
-    import math
+    """By what factor the degradations of joint and reactive scaling typically miss the paper's: a geometric mean.
 
+    Its tweets are compared with weeks laid over one another, not with flights of one week.
+    """
+    return math.exp(fmean(abs(math.log(x)) for x in over_printed(table)))
+
+
+def over_printed(table: pd.DataFrame) -> list[float]:
+    """Degradation over the paper's, of joint and reactive scaling in each row that it prints."""
     rows = table.set_index(["app", "load", "policy"]).degradation
-    found = []
-    for (name, shape), printed in PAPER.items():
-        for rival, told in zip(("joint", "reactive"), printed, strict=False):
-            if told is not None:
-                found.append(abs(math.log(float(rows[name, shape, rival]) / told[0])))
-    return math.exp(fmean(found))
+    return [
+        float(rows[name, shape, rival]) / told[0]
+        for name, shape in ROWS
+        if shape != "recorded"
+        for rival, told in zip(("joint", "reactive"), printed(name, shape), strict=False)
+        if told is not None
+    ]
 
 
 def main() -> None:

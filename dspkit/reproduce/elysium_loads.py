@@ -16,11 +16,13 @@ from zoneinfo import ZoneInfo
 
 from .. import data
 from ..data import Counts
+from ..errors import WorkloadError
 from ..workload import Sine, Square, Trace, Workload
 
 MINUTES = {"stair": 30, "step": 12, "square": 25, "sine": 25, "recorded": 48, "dense": 48}
 MONTHS = (3, 4, 5)  # of the paper's tweets; by seed
 # Loads that need one, two, three and four nodes (`levels_need` computes that).
+WEEK_MINUTES = 7 * 24 * 60.0
 LEAST = 5.0  # records/s, all but nothing
 LEVELS = {"T1": (100.0, 240.0, 360.0, 480.0), "T2": (100.0, 200.0, 300.0, 400.0)}
 
@@ -72,7 +74,12 @@ def laid_over(
 
     Flights are 38 an hour. The settings of the authors' prototype hold ten hours of tweets of 2014, 274 to 3,785 an
     hour, and ten minutes, 75 to 96 a minute. 49 weeks of flights are about 1,900 an hour.
+    Days before that are played too, a week earlier, are refused: a predictor would learn what it is to foretell.
     """
+    if (1 + before) * minutes * compress > WEEK_MINUTES:
+        raise WorkloadError(
+            f"{before} stretches before each week's", expected="none that is played", fix="learn from fewer"
+        )
     first = monday(1) + timedelta(weeks=2, days=weekday)
     return _replayed([(first + timedelta(weeks=w)).astimezone(UTC) for w in range(49)], top, compress, minutes, before)
 

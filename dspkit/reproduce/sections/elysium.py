@@ -26,6 +26,7 @@ SHORT, LONG = 6.5, 19.2
 PAIR, TRIO = ("joint", "reactive"), ("joint", "reactive", "proactive")
 LOADS = {"dense": "recorded", "recorded": "recorded, one week"}
 ACKED_LATE = f"figure 9, acked, {LONG} s"
+OTHERWISE = {d: f"figure 9, {d}, {LONG} s" for d in elysium_acks.DELIVERIES if d != "again"}
 
 
 def profilers() -> dict[str, float]:
@@ -61,7 +62,7 @@ def _figure_9(found: Found) -> Part:
     short, late = (_read(found, f"figure 9, acked, {p} s") for p in (SHORT, LONG))
     lines, rows, saves, values = [], [], 0, {}
     for name, shape in elysium_acks.ROWS:
-        printed = paper.PAPER[name, "recorded" if shape == "dense" else shape]
+        printed = elysium_acks.printed(name, shape)
         title = f"{name} {LOADS.get(shape, shape)}"
         cells = ["" if p is None else f"{p[0]:.2f} / {p[1]}" for p in printed]
         ours = [short.loc[(name, shape, p)] for p in TRIO]
@@ -109,9 +110,11 @@ def _kept(found: Found) -> Part:
     values["deliveries"] = grid(
         ("joint / ELYSIUM, no worse in", *elysium_acks.DELIVERIES), [(", ".join(k), *v) for k, v in cells.items()]
     )
-    for told, part in (("kept", "figure 9, 19.2 s"), ("never", "figure 9, never again"), ("again", ACKED_LATE)):
-        values[f"off {told}"] = f"{elysium_acks.off_by(frame(found[part])):.1f}"
-    never = _read(found, "figure 9, never again")
+    for delivery, part in {"again": ACKED_LATE, **OTHERWISE}.items():
+        values[f"off {delivery}"] = f"{elysium_acks.off_by(frame(found[part])):.1f}"
+    over = elysium_acks.over_printed(frame(found[ACKED_LATE]))
+    values |= {"over least": f"{min(over):.2f}", "over most": f"{max(over):.1f}"}
+    never = _read(found, OTHERWISE["never"])
     known = [(a, s) for a, s in elysium_acks.ROWS if s != "square"]
     holds = [never.loc[(a, s, "reactive")].degradation <= never.loc[(a, s, "joint")].degradation for a, s in known]
     values["never holds"] = f"{sum(holds)} of {len(holds)}"
@@ -274,8 +277,9 @@ PARTS: dict[str, Callable[[], Any]] = {
     "profilers": profilers,
     "squares": _of(elysium_waves.squares),
     "causes": _of(elysium_recorded.causes),
-    "figure 9, never again": _of(elysium_acks.summary, delivery="never", pause_s=LONG, seeds=(0,), only=PAIR),
 }
+for _delivery, _part in OTHERWISE.items():
+    PARTS[_part] = _of(elysium_acks.summary, delivery=_delivery, pause_s=LONG, only=PAIR)
 for _pause in (SHORT, LONG):
     PARTS[f"sines, {_pause} s"] = _of(elysium_waves.sines, pause_s=_pause)
     PARTS[f"bursts, {_pause} s"] = _of(elysium_waves.bursts, pause_s=_pause)
