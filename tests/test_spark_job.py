@@ -31,7 +31,7 @@ def test_the_true_rate_is_that_of_the_operator_however_busy_it_is(utilisation: f
 
 
 NAP = "SELECT id, event_s FROM input WHERE reflect('java.lang.Thread', 'sleep', 20L) IS NULL"  # Spark waits, in Java
-SUM = "SELECT id, event_s FROM input WHERE aggregate(sequence(1, id % 2 + 3000), 0L, (a, x) -> a + x) > 0"
+SUM = "SELECT id, event_s FROM input WHERE aggregate(sequence(1, id % 2 + 30000), 0L, (a, x) -> a + x) > 0"
 
 
 @pytest.mark.parametrize("utilisation", [0.2, 0.6, 1.0])
@@ -47,11 +47,11 @@ def test_the_true_rate_of_a_query_is_that_of_its_work_in_java(utilisation: float
 
 
 def test_the_cores_of_a_query_are_counted_where_java_works() -> None:
-    with _query_job(SUM, 300) as job:
+    with _query_job(SUM, 150) as job:
         job.observe()
         metrics = job.observe().operators["work"]
-    assert metrics.processing_rate == pytest.approx(300, rel=0.1)
-    assert 0.3 * metrics.utilisation < metrics.cpu <= 1.1 * metrics.utilisation  # others may hold a core meanwhile
+    assert metrics.utilisation > 0.1
+    assert 0.3 * metrics.utilisation < metrics.cpu < metrics.utilisation + 0.05  # others may hold a core meanwhile
 
 
 def _query_job(query: str, rate: float) -> SparkJob:

@@ -27,7 +27,7 @@ from ..scores import degradation, latency, nodes_saved, rescales
 from ..simulator import Cluster
 from ..topologies import App
 from ..workload import Sine, Workload
-from .elysium_loads import LEVELS, MINUTES, load
+from .elysium_loads import LEVELS, MINUTES, earlier, load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,22 +90,6 @@ def policies(name: str, shape: str, seed: int = 0) -> dict[str, Policy]:
         "proactive": proactive,
         "proactive, h = 1": replace(proactive, ahead=1),
     }
-
-
-def earlier(name: str, shape: str, seed: int = 0) -> tuple[float, ...]:
-    """Mean loads of the minutes of four earlier replays; of the recorded load those of the days before.
-
-    Of weeks laid over one another only two, Thursday to Sunday: the Monday before is played itself.
-    """
-    import numpy as np
-
-    length, replays = MINUTES[shape] * MINUTE, 2 if shape == "dense" else 4
-    if shape in ("recorded", "dense"):
-        past = load(name, shape, seed, before=replays)
-        t = np.arange(0.0, replays * length) + 0.5
-    else:
-        past, t = load(name, shape, seed), np.tile(np.arange(0.0, length) + 0.5, replays)
-    return tuple(past.rates(t).reshape(-1, 60).mean(axis=1).tolist())
 
 
 def started(name: str, rate: float) -> Deployment:

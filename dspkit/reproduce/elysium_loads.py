@@ -123,3 +123,19 @@ def bursty(
         burst += np.where(t >= at, 0.8 * np.exp(-np.maximum(t - at - hold_s, 0) / fade_s), 0)
     rates = low + (top - low) * np.clip(day / 2 + drift / 2 + burst, 0, 1)
     return Trace(tuple(t.tolist()), tuple(rates.tolist()))
+
+
+def earlier(name: str, shape: str, seed: int = 0) -> tuple[float, ...]:
+    """Mean loads of the minutes of four earlier replays; of the recorded load those of the days before.
+
+    Of weeks laid over one another only two, Thursday to Sunday: the Monday before is played itself.
+    """
+    import numpy as np
+
+    length, replays = 60.0 * MINUTES[shape], 2 if shape == "dense" else 4
+    if shape in ("recorded", "dense"):
+        past = load(name, shape, seed, before=replays)
+        t = np.arange(0.0, replays * length) + 0.5
+    else:
+        past, t = load(name, shape, seed), np.tile(np.arange(0.0, length) + 0.5, replays)
+    return tuple(past.rates(t).reshape(-1, 60).mean(axis=1).tolist())
