@@ -17,6 +17,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** One reader of the log: takes what has become due in its partitions, a frame at a time. */
 final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTimeRead<InternalRow> {
   private static final long NAP_NS = 2_000_000; // between looks at the clock and at the job's version
+  // Each stage holds a frame until the next one comes, and works on it as a whole. So frames are small and follow one
+  // another soon while an epoch begins, that its first records arrive soon; and soon as long as there is enough to fill
+  // them. Then they come less and less often, as each costs the same however little it holds.
+  private static final long SMALLEST = 2;
+  private static final double SOONEST_MICROS = 1_000, ENOUGH = 256, SLOWER = 1.25, FASTER = 0.5;
 
   static final class Settings implements Serializable {
     private static final long serialVersionUID = 1;
@@ -75,6 +80,8 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   private final GenericInternalRow row = new GenericInternalRow(4);
   private int turn; // the partition to begin with, so that none comes last for ever
   private long due;
+  private double linger = SOONEST_MICROS;
+  private long most = SMALLEST; // records in a frame, by what this reader has handed out so far
 
   TraceReader(Share share) {
     this.share = share;
@@ -98,15 +105,15 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     frame.putLong(micros()).putLong(share.startMicros);
     Allowance job = limit == null ? allowance : null; // a micro-batch is bounded as it is
     long room = allowance.frameRecords();
-    if (job != null) room = Math.min(room, job.credit());
+    if (job != null) room = Math.min(Math.min(room, most), job.credit());
     long before = room;
     if (room <= 0) return false;
-    long most = Math.max(1, room / own);
+    long each = Math.max(1, room / own);
     long[] there = limit == null ? settings.available(share.startMicros) : limit;
     boolean more = false;
     for (int i = 0; i < own; i++) {
       int p = share.index + ((turn + i) % own) * share.readers;
-      long end = Math.min(there[p], next[p] + Math.min(most, room));
+      long end = Math.min(there[p], next[p] + Math.min(each, room));
       more |= there[p] > end;
       if (end <= next[p]) continue;
       frame.putLong(p).putLong(next[p]).putLong(end);
@@ -117,7 +124,10 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     if (frame.position() == 16) return false;
     if (job != null) job.took(before - room);
     row.update(3, java.util.Arrays.copyOf(frame.array(), frame.position()));
-    due = more ? 0 : micros() + settings.lingerMicros;
+    due = more ? 0 : micros() + (long) linger;
+    double wanted = linger * Math.min(SLOWER, Math.max(FASTER, ENOUGH / (before - room)));
+    most = Math.min(2 * most, Integer.MAX_VALUE);
+    linger = Math.min(settings.lingerMicros, Math.max(SOONEST_MICROS, wanted));
     return true;
   }
 
@@ -145,7 +155,8 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     while (allowance.version(share.version) <= share.version && System.currentTimeMillis() < end) {
       if (!share.paused && own > 0 && micros() >= due && take(null))
         return RecordStatus.newStatusWithArrivalTimeMs(System.currentTimeMillis());
-      LockSupport.parkNanos(NAP_NS);
+      long soon = (due - micros()) * 1_000;
+      LockSupport.parkNanos(soon > 0 ? Math.min(NAP_NS, soon) : NAP_NS);
       if (Thread.interrupted()) throw new IOException("interrupted");
     }
     return RecordStatus.newStatusWithoutArrivalTime(false);
