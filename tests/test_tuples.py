@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dspkit import Deployment, Plant, Topology
 from dspkit.errors import BackendError
-from dspkit.plant import Link, Node, NodeDown, NodeSlow, Service, Skew, round_robin
+from dspkit.plant import Link, Node, NodeDown, NodeSlow, Service, Skew, round_robin, seats
+from dspkit.plant.plant import JOINING
 from dspkit.simulator import tuples, tuples_state
 from dspkit.simulator.layout import graph, layout, places
 from dspkit.simulator.tuples import Tuples
@@ -20,9 +21,13 @@ ONE, CHAIN = Topology(("a",)), Topology.chain("a", "b")
 FAST = {"distribution": "deterministic", "queue_records": INF}
 
 
-def numbers(topology, plant, parallelism, t=0.0):
+def numbers(topology, plant, parallelism, t=0.0, seated=None):
     where = places(topology, plant, Deployment(parallelism), round_robin)
-    return layout(topology, plant, where, parallelism, t)
+    if seated is not None:
+        before = dict(seated)
+        seated.clear()
+        seated.update(seats(plant, where, before))
+    return layout(topology, plant, where, parallelism, t, seated)
 
 
 def made(topology, plant, parallelism=None, seed=0, arrivals="poisson"):
@@ -65,7 +70,9 @@ def plants(draw, topology):
         Skew(draw(at), draw(lasting), operator=draw(st.sampled_from(topology.order)), share=draw(st.floats(0, 1))),
     ]
     delay, bandwidth = draw(st.sampled_from([0.0, 0.5])), draw(st.sampled_from([300.0, INF]))
-    return Plant(services, nodes, network=Link(delay_s=delay, bandwidth_bytes_per_s=bandwidth), faults=tuple(faults))
+    network = Link(delay_s=delay, bandwidth_bytes_per_s=bandwidth)
+    processes, joining = draw(st.sampled_from([0, 0, 1, 2, 3])), draw(st.sampled_from(JOINING))
+    return Plant(services, nodes, network=network, faults=tuple(faults), processes=processes, joining=joining)
 
 
 @given(st.data())
@@ -75,7 +82,9 @@ def test_whatever_happens_every_record_is_somewhere(data):
     topology = data.draw(topologies(most=5))
     plant = data.draw(plants(topology))
     k = {name: data.draw(st.integers(1, 6)) for name in topology.order}
-    engine = made(topology, plant, k, seed=data.draw(st.integers(0, 99)))
+    seated = {} if plant.processes else None  # who sits where, kept from change to change
+    first = numbers(topology, plant, k, seated=seated)
+    engine = Tuples(graph(topology), first, np.random.default_rng(data.draw(st.integers(0, 99))))
     n, now = len(topology.order), 0.0
     queue, offered, ended, lost = np.zeros(n), 0.0, 0.0, 0.0
     for _ in range(data.draw(st.integers(2, 8))):
@@ -83,7 +92,7 @@ def test_whatever_happens_every_record_is_somewhere(data):
         if event == "rescale":
             k = {name: data.draw(st.integers(1, 6)) for name in topology.order}
         if event in ("rescale", "fault"):
-            engine.change(numbers(topology, plant, k, now))
+            engine.change(numbers(topology, plant, k, now, seated))
         if event == "pause":
             engine.pause(np.array([data.draw(st.sampled_from([0.0, 3.0, 12.0])) for _ in range(n)]))
         if event == "lose":
@@ -102,6 +111,8 @@ def test_whatever_happens_every_record_is_somewhere(data):
         ended += w.ended
         assert ended + lost + engine.mass == pytest.approx(offered, rel=1e-9, abs=1e-9)
         assert engine.mass == pytest.approx(inside(state), rel=1e-9, abs=1e-6)
+        assert (state.stations["far"] >= 0).all()
+        assert state.stations["far"].sum() >= state.processes["n"].sum()
         assert (w.busy >= 0).all()
         assert (w.blocked >= 0).all()
         assert (w.busy + w.blocked <= np.array(list(k.values())) @ np.eye(n) * seconds * (1 + 1e-9) + 1e-9).all()

@@ -6,11 +6,12 @@ from .fit import Estimate, Fit, fit
 from .live import FULL, fit_live, keeps_up, predict
 from .pauses import coming, moved_share, pauses
 from .plant import Plant
+from .processes import Seats, seats
 from .service import Service
 from .variants import VARIANTS, variant
 
 __all__ = [
     "FULL", "VARIANTS", "Estimate", "Fault", "Fit", "Link", "Node", "NodeDown", "NodeSlow", "Places", "Plant",
-    "Scheduler", "Service", "Silence", "Skew", "coming", "fit", "fit_live", "keeps_up", "moved_share", "outages",
-    "packed", "pauses", "predict", "round_robin", "variant",
+    "Scheduler", "Seats", "Service", "Silence", "Skew", "coming", "fit", "fit_live", "keeps_up", "moved_share",
+    "outages", "packed", "pauses", "predict", "round_robin", "seats", "variant",
 ]  # fmt: skip

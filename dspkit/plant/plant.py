@@ -22,6 +22,7 @@ from .service import Service
 
 _WITHIN = Link()  # a node: records move at once
 PAUSES = ("rebalance", "restart", "savepoint", "in-place", "migration", "instances")
+JOINING = ("spread", "together", "apart")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Plant(Knobs):
     In a "pipeline" operators work at the same time. In "sequential" the job works in micro-batches: every `trigger_s`
     seconds, or as soon as the last one is done, what has come in goes through one operator after the other. There
     queues between operators play no part: records stay in the logs until their batch has ended.
+
+    With `processes` instances share Storm's worker processes, whose receiving threads a full instance blocks (see
+    `processes.py`); each then has a queue of its own. The "tuples" engine knows them, the fluid does not.
     """
 
     services: Mapping[str, Service]
@@ -49,6 +53,8 @@ class Plant(Knobs):
     batch_records: float = knob(
         math.inf, "sequential: records that a batch takes at most", low=1.0, high=math.inf, infinite=True
     )
+    processes: int = knob(0, "worker processes of a node, one receiving thread each; 0: no matter", low=0, high=64)
+    joining: str = knob("spread", "which processes of a node those join that come to it", choices=JOINING)
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
@@ -57,6 +63,12 @@ class Plant(Knobs):
             object.__setattr__(self, name, _named(getattr(self, name), name, kind))
         if not self.nodes:
             raise KnobError("no nodes", expected="at least one", fix="leave nodes out for four of 16 cores")
+        if self.processes and self.law != "pipeline":
+            raise KnobError(
+                f"processes={self.processes} with law={self.law!r}",
+                expected="law='pipeline': micro-batches have no queues between operators",
+                fix="leave processes out",
+            )
         if not isinstance(self.network, Link):
             raise KnobError(f"network = {self.network!r}", expected="a Link", fix="as in Link(delay_s=0.001)")
         if not isinstance(self.links, Mapping):

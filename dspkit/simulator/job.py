@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import numpy as np
 
 from ..core import Deployment, Topology
-from ..plant import NodeDown, Places, Plant, Scheduler, Silence, coming, pauses
+from ..plant import NodeDown, Places, Plant, Scheduler, Silence, coming, pauses, seats
 from .engine import Engine
 from .layout import Array, Graph, Layout, graph, layout, places
 
@@ -30,6 +30,7 @@ class Job:
         edges = {t for f in plant.faults if not isinstance(f, Silence) for t in (f.at_s, f.until_s) if t < math.inf}
         self._changes = sorted(edges)  # each is taken off as it is done
         self.where = self._places(0.0)
+        self.seats = seats(plant, self.where, {}) if plant.processes else {}
         self.layout = self._layout(0.0)
         self.engine = make(graph(topology), self.layout)
 
@@ -69,6 +70,8 @@ class Job:
 
     def _move(self, where: Places, t: float, dead: Collection[str] = ()) -> None:
         before, self.where = self.where, where
+        if self.plant.processes:
+            self.seats = seats(self.plant, where, self.seats)
         if before != where and self.plant.pause_kind == "restart":
             self._lose(np.ones(len(self.order)))
         self.layout = self._layout(t)
@@ -109,4 +112,4 @@ class Job:
         return places(self.topology, self.plant, self.deployment, self.scheduler, self._down(t))
 
     def _layout(self, t: float) -> Layout:
-        return layout(self.topology, self.plant, self.where, self.deployment.parallelism, t)
+        return layout(self.topology, self.plant, self.where, self.deployment.parallelism, t, self.seats)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import Deployment, Topology
 from ..errors import DeploymentError
-from ..plant import Places, Plant, Scheduler, Skew
+from ..plant import Places, Plant, Scheduler, Seats, Skew, seats
 from ..plant.faults import NodeDown, NodeSlow
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -51,6 +51,7 @@ class Layout(NamedTuple):
     selectivity: Array  # [e]
     size: Array  # [e] bytes of a record
     here: Array  # [j, i] how many of i's instances run on node j
+    inside: Array  # [j, p, i] how many of them in its process p; no p where processes are not told apart
     cores: Array  # [j] that instances share; 0 while the node is down
     speed: Array  # [j]
     delay: Array  # [j, j] seconds from node to node
@@ -115,8 +116,15 @@ def places(
     return chosen
 
 
-def layout(topology: Topology, plant: Plant, where: Places, parallelism: Mapping[str, int], t: float = 0.0) -> Layout:
-    """The numbers that hold at `t`, faults included."""
+def layout(
+    topology: Topology,
+    plant: Plant,
+    where: Places,
+    parallelism: Mapping[str, int],
+    t: float = 0.0,
+    seated: Seats | None = None,
+) -> Layout:
+    """The numbers that hold at `t`, faults included; in the processes of `seated`, or as at the start."""
     order, nodes = topology.order, list(plant.nodes)
     services = [plant.services[name] for name in order]
     k = np.array([parallelism[name] for name in order], dtype=np.int64)
@@ -124,6 +132,12 @@ def layout(topology: Topology, plant: Plant, where: Places, parallelism: Mapping
     here = np.zeros((len(nodes), len(order)), dtype=np.int64)
     for (name, _), node in where.items():
         here[row[node], column[name]] += 1
+    inside = np.zeros((len(nodes), 0, len(order)), dtype=np.int64)
+    if plant.processes:
+        seated = seats(plant, where, {}) if seated is None else seated
+        inside = np.zeros((len(nodes), 1 + max(p for _, p in seated.values()), len(order)), dtype=np.int64)
+        for (name, _), (node, process) in seated.items():
+            inside[row[node], process, column[name]] += 1
     room = np.array([s.queue_records * n for s, n in zip(services, k, strict=True)])
     for i, name in enumerate(order):
         if not topology.upstream(name) and services[i].overflow == "block":
@@ -150,11 +164,12 @@ def layout(topology: Topology, plant: Plant, where: Places, parallelism: Mapping
         call=np.array([1 / s.ceiling_per_s for s in services]),
         room=room,
         drops=np.array([s.overflow == "drop" for s in services]),
-        split=np.array([s.grouping == "split" for s in services]) | (hottest > 0),
+        split=np.array([s.grouping == "split" for s in services]) | (hottest > 0) | (plant.processes > 0),
         hottest=hottest,
         selectivity=np.array([plant.services[u].toward(v) for u, v in topology.edges], dtype=float),
         size=np.array([plant.services[u].record_bytes for u, _ in topology.edges], dtype=float),
         here=here,
+        inside=inside,
         cores=cores,
         speed=speed,
         delay=np.array([[link.delay_s for link in line] for line in between]),

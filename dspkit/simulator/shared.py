@@ -190,6 +190,8 @@ def _together(plants: Mapping[str, Plant], nodes: Mapping[str, Node]) -> Plant:
             raise KnobError(f"law {plant.law!r} of {a!r}", expected="'pipeline'", fix="give micro-batches their own")
         if plant.pause_kind == "restart":
             raise KnobError(f"pause_kind 'restart' of {a!r}", expected="one that loses nothing", fix="as 'rebalance'")
+        if plant.processes:
+            raise KnobError(f"processes={plant.processes} of {a!r}", expected="0: a fluid", fix="leave them out")
         for name, service in plant.services.items():
             if service.overflow == "drop":
                 raise KnobError(f"{a!r}, whose {name!r} drops records", expected="queues that block", fix="change it")

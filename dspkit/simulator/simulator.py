@@ -245,4 +245,8 @@ def make_engine(
         from .tuples import Tuples
 
         return Tuples(graph, layout, random, arrivals)
+    if plant.processes:
+        raise KnobError(
+            f"processes={plant.processes} in the fluid", expected="engine='tuples'", fix="pass it to Simulator"
+        )
     return Batches(graph, layout, *batches) if plant.law == "sequential" else Fluid(graph, layout)

@@ -10,6 +10,8 @@ Where the plant's words leave a choice:
 * Of n records sent along an edge each stands for 1/n of what the edge carries of its source record; of none, this part
   has ended. So offered = ended + dropped + inside for source records too. Mean latencies are weighted instead by what
   a record stands for in expectation, so that a branch that drops much counts as much as one that does not.
+* With worker processes (`plant/processes.py`) who receives and who sends take turns at a full queue, the longest
+  waiting first. Each record that waits for a thread is lost by chance, where a share of what waits is lost.
 * A pause freezes an operator's work in progress, external calls included; what it has to send is still sent.
 """
 
@@ -23,6 +25,7 @@ from .layout import Array, Graph, Layout
 from .tuples_change import changed
 from .tuples_kernel import play
 from .tuples_latency import latency
+from .tuples_processes import lose_inside
 from .tuples_state import IDLE, RECORD, State, empty, grown
 from .tuples_still import count, freeze, hold, lose
 
@@ -51,6 +54,7 @@ class Tuples:
             self._book()
             kept = (old.instances == layout.instances) & (old.split == layout.split)
             kept &= np.all(old.here == layout.here, axis=0)
+            kept &= old.inside.shape == layout.inside.shape and np.all(old.inside == layout.inside, axis=(0, 1))
         self._state = changed(self._state, self._random, self._graph, layout, kept)
         self._state.nodes["at"] = self._state.g["now"]
         self._layout = layout
@@ -87,6 +91,8 @@ class Tuples:
             part = float(share[st["op"]]) * int(st["n"])
             if n := int(part + self._random.random()) if part > 0 else 0:
                 lose(s, self._random, q, min(n, int(st["n"])))
+        for p in range(len(s.processes)):
+            lose_inside(s, self._random, p, np.ascontiguousarray(share, dtype=float))
         s.g["fresh"] = 1
         freeze(s)  # to be resumed, which also lets those go on who were held back
 
@@ -147,7 +153,7 @@ class Tuples:
     def _queue(self) -> Array:
         s = self._state
         of = s.stations["op"]
-        waiting_and_coming = np.bincount(of, s.stations["n"] + s.stations["coming"], minlength=len(s.ops))
+        waiting_and_coming = np.bincount(of, sum(s.stations[x] for x in ("n", "coming", "far")), minlength=len(s.ops))
         return waiting_and_coming + np.bincount(s.inst["op"][s.inst["state"] != IDLE], minlength=len(s.ops))
 
     def _zero(self, nodes: int) -> None:

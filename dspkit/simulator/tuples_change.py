@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from .layout import Array, Graph, Layout
-from .tuples_state import FROZEN, HEAP, IDLE, INSTANCE, LINK, NODE, SENDING, STATION, State, numbers
+from .tuples_state import FROZEN, HEAP, IDLE, INSTANCE, LINK, NODE, PROCESS, SENDING, STATION, State, numbers
 from .tuples_steps import route
-from .tuples_still import deal, waiting
+from .tuples_still import deal, redirect, seat, waiting
+
+_NOBODY = np.zeros(0, np.int32)
 
 
 def changed(old: State, random: Any, graph: Graph, layout: Layout, kept: Array) -> State:
@@ -30,12 +32,14 @@ def changed(old: State, random: Any, graph: Graph, layout: Layout, kept: Array) 
     stations = np.zeros(int(np.sum(np.where(layout.split, layout.instances, 1))), STATION)
     for name in ("head", "tail", "idle", "idle_last", "held", "held_last"):
         stations[name] = -1
+    stations["knocked"] = np.inf
     stations["op"] = np.repeat(np.arange(len(ops)), np.where(layout.split, layout.instances, 1))
     stations["room"] = np.where(layout.split, layout.room / layout.instances, layout.room)[stations["op"]]
     inst, sending = _instances(old, was, layout, kept)
-    s = old._replace(
-        stations=stations, inst=inst, nodes=_nodes(layout), links=links, todo=np.zeros(len(inst), np.int32)
-    )
+    processes = np.zeros(layout.inside[:, :, 0].size, PROCESS)
+    stations["process"] = inst["process"][: len(stations)] if len(processes) else -1  # there each has its own
+    todo = np.zeros(len(inst) + len(processes), np.int32)
+    s = old._replace(stations=stations, processes=processes, inst=inst, nodes=_nodes(layout), links=links, todo=todo)
     s = _heaps(s, old)
     _queues(s, old, was, random, kept)
     for x in np.flatnonzero((inst["state"] == IDLE) & (inst["up"] == 1) & (inst["station"] >= 0)):
@@ -57,6 +61,10 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
     fresh = np.zeros(int(k.sum()), INSTANCE)
     fresh["op"] = np.repeat(np.arange(len(k)), k)
     fresh["node"] = np.concatenate([np.repeat(np.arange(len(layout.cores)), layout.here[:, i]) for i in range(len(k))])
+    fresh["process"] = -1
+    if layout.inside.size:  # counted node by node, as the instances are
+        of = [np.repeat(np.arange(n.size), n.ravel()) for n in np.moveaxis(layout.inside, 2, 0)]
+        fresh["process"] = np.concatenate(of)
     number = np.arange(len(fresh)) - ops["first"][fresh["op"]]
     fresh["station"] = ops["station"][fresh["op"]] + np.where(ops["split"][fresh["op"]], number, 0)
     fresh["up"] = layout.cores[fresh["node"]] > 0
@@ -76,7 +84,7 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
         if x not in place:
             place[x] = len(fresh) + len(extra)
             extra.append(old.inst[x : x + 1].copy())
-            extra[-1]["station"] = -1
+            extra[-1]["station"] = extra[-1]["process"] = -1
         elif not kept[old.inst["op"][x]]:
             for name in ("since", "share", "weight", "left", "rec", "edge"):
                 fresh[name][place[x]] = old.inst[name][x]
@@ -99,7 +107,7 @@ def _still(old: State, was: Any, fresh: Array, op: Any) -> None:
 
 def _senders(old: State) -> list[int]:
     """Instances that have something to send: those that were to go on already, then the rows before full queues."""
-    row = [int(x) for x in old.todo[: int(old.g["todo"][0])][::-1]]
+    row = [int(x) for x in old.todo[: int(old.g["todo"][0])][::-1] if x >= 0]
     for x in old.stations["held"]:
         while x >= 0:
             row.append(int(x))
@@ -140,7 +148,7 @@ def _queues(s: State, old: State, was: Array, random: Any, kept: Array) -> None:
                 for name in ("head", "tail", "n"):
                     s.stations[name][op["station"] + m] = old.stations[name][q]
         else:
-            waits = np.concatenate([waiting(old, q) for q in queues] + [np.zeros(0, np.int32)])
+            waits = np.concatenate([waiting(old, old.stations, q) for q in queues] + [_NOBODY])
             if len(waits):
                 deal(s, random, i, waits[np.argsort(s.recs["since"][waits], kind="stable")])
         if not kept[i]:
@@ -152,9 +160,10 @@ def _queues(s: State, old: State, was: Array, random: Any, kept: Array) -> None:
                 st["head"] = c
                 st["n"] += 1
     heap = s.heaps[0]
-    for who in s.who[heap["base"] : heap["base"] + heap["n"]]:
-        q = int(s.recs["station"][-1 - who])
-        i = int(old.stations["op"][q])
-        q = q - was["station"][i] + s.ops["station"][i] if kept[i] else route(s, random, i)
-        s.recs["station"][-1 - who] = q
-        s.stations["coming"][q] += 1
+    inside = np.concatenate([waiting(old, old.processes, p) for p in range(len(old.processes))] + [_NOBODY])
+    inside = inside[np.argsort(s.recs["since"][inside], kind="stable")]
+    on_the_way = -1 - s.who[heap["base"] : heap["base"] + heap["n"]]
+    shift = s.ops["station"].astype(np.int64) - was["station"]
+    redirect(s, random, old.stations["op"].astype(np.int64), kept, shift, np.concatenate([on_the_way, inside]))
+    np.add.at(s.stations["far" if len(s.processes) else "coming"], s.recs["station"][on_the_way], 1)
+    seat(s, inside)

@@ -9,8 +9,10 @@ import numpy as np
 from .compiled import inlined, lean
 from .tuples_heap import settle
 from .tuples_latency import finish
+from .tuples_processes import hand_out, receive
+from .tuples_send import send
 from .tuples_state import FROZEN, IDLE, TIMED
-from .tuples_steps import clock, deliver, go_on, proceed, rest, route, send, take, wake
+from .tuples_steps import clock, deliver, go_on, proceed, rest, route, take, wake
 
 
 @inlined
@@ -58,7 +60,7 @@ def arrive(s: Any, random: Any, i: int, now: float) -> bool:
     c = g.free
     record = s.recs[c]
     g.free = record.next
-    record.share, record.weight, record.born = 1.0, 1.0, now
+    record.share, record.weight, record.born, record.since = 1.0, 1.0, now, now
     deliver(s, random, q, c, now)
     return True
 
@@ -67,6 +69,10 @@ def arrive(s: Any, random: Any, i: int, now: float) -> bool:
 def land(s: Any, random: Any, c: int, now: float) -> None:
     """c arrives from another node."""
     q = s.recs[c].station
+    if s.stations[q].process >= 0:  # what stays in its process is never on its way
+        receive(s, random, c, now)
+        return
+    s.recs[c].since = now
     s.stations[q].coming -= 1
     if deliver(s, random, q, c, now):
         wake(s, q)
@@ -74,11 +80,15 @@ def land(s: Any, random: Any, c: int, now: float) -> None:
 
 @lean
 def send_more(s: Any, random: Any, now: float) -> bool:
-    """All who shall go on sending do; False if a slot is missing."""
+    """All who shall go on sending do, and threads that wait no more; False if a slot is missing."""
     g = s.g[0]
     while g.todo > 0:
         g.todo -= 1
         x = s.todo[g.todo]
+        if x < 0:
+            hand_out(s, random, s.stations[-1 - x].process, now)
+            wake(s, -1 - x)
+            continue
         q = s.inst[x].target
         if not send(s, random, x, now):
             return False
@@ -195,6 +205,8 @@ def play(s: Any, random: Any, rates: Any, dt: Any, even: bool) -> bool:
         for i in range(len(s.ops)):
             if not s.ops[i].paused:
                 resume(s, random, i, g.now)
+        for p in range(len(s.processes)):
+            hand_out(s, random, p, g.now)
     while True:
         if g.todo > 0 and not send_more(s, random, g.now):
             return False

@@ -2,8 +2,8 @@
 
 Every record of the job has a slot in `recs` (48 bytes, and 12 in a heap) from its arrival to its end, whether it
 waits, is in service or on its way. A station is a queue with the instances that take from it: one for each operator,
-or one for each instance where grouping is "split". Lists (free slots, waiting records, idle instances, held-back
-senders) are chained by `next`.
+or one for each instance where grouping is "split". A process has an inbox, whose records its thread puts into the
+queues of its instances. Lists (free slots, waiting records, idle instances, held-back senders) are chained by `next`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ OPERATOR = fields(
     i4="first k station split source drops law paused",
     u4="out_at out_end",
 )
-STATION = fields(f8="room", i8="n coming", i4="head tail idle idle_last held held_last", u4="op")
+STATION = fields(f8="room knocked", i8="n coming far", i4="head tail idle idle_last held held_last process", u4="op")
+PROCESS = fields(i8="n", i4="head tail stuck")
 INSTANCE = fields(
-    f8="work io cpu_left mark since busy blocked cpu share weight until",
+    f8="work io cpu_left mark since busy blocked cpu share weight until held_at",
     i8="left",
-    i4="station state next target called up woken",
+    i4="station state next target called up woken process",
     u4="op node rec edge",
 )
 NODE = fields(f8="cores speed pace v at rate next", i4="shared stale running")
@@ -61,11 +62,17 @@ class State(NamedTuple):
     | until | of an operator, or of one instance: when it goes on; 0 for an instance that works |
     | up | of an instance: its node is up, and it does not stand still |
     | coming | of a station: records on their way to it, which have their room already |
+    | far | the same without room: from another process, on their way or in the inbox of the station's |
+    | stuck | of a process: its thread waits at a full station |
+    | knocked | of a station: since when its process's thread waits there; inf if it does not |
+    | process | of an instance, a station: where it is; -1 where processes are not told apart |
+    | held_at | of an instance: since when it is held back |
     """
 
     g: Array  # one GLOBAL
     ops: Array
     stations: Array
+    processes: Array
     inst: Array
     nodes: Array
     heaps: Array  # 0 is that of delays and transits, 1 + j that of node j in its virtual time
@@ -75,7 +82,7 @@ class State(NamedTuple):
     edges: Array  # by operator, as in Graph.out
     feeds: Array  # the sources
     links: Array  # [j, j]
-    todo: Array  # instances that shall go on sending
+    todo: Array  # instances that shall go on sending, and -1 - station where a thread shall go on
     histogram: Array  # [2, bin] of latency and event latency, by weight
 
 
@@ -83,8 +90,9 @@ def empty(graph: Graph, operators: int, slots: int) -> State:
     """No layout yet, nothing inside."""
     state = State(
         g=np.zeros(1, GLOBAL), ops=np.zeros(operators, OPERATOR), stations=np.zeros(0, STATION),
-        inst=np.zeros(0, INSTANCE), nodes=np.zeros(0, NODE), heaps=np.zeros(1, HEAP), due=np.zeros(slots),
-        who=np.zeros(slots, np.int32), recs=np.zeros(slots, RECORD), edges=np.zeros(len(graph.start), EDGE),
+        processes=np.zeros(0, PROCESS), inst=np.zeros(0, INSTANCE), nodes=np.zeros(0, NODE),
+        heaps=np.zeros(1, HEAP), due=np.zeros(slots), who=np.zeros(slots, np.int32),
+        recs=np.zeros(slots, RECORD), edges=np.zeros(len(graph.start), EDGE),
         feeds=np.zeros(int(np.sum(np.diff(graph.into_at) == 0)), FEED), links=np.zeros((0, 0), LINK),
         todo=np.zeros(0, np.int32), histogram=np.zeros((2, OCTAVES * PER_OCTAVE)),
     )  # fmt: skip

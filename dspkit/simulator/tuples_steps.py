@@ -1,4 +1,4 @@
-"""What happens to one record: it is routed, waits, is worked on, and what comes of it is sent on.
+"""What happens to one record: it is routed, waits and is worked on; what comes of it is sent in tuples_send.py.
 
 | letter | meaning |
 |---|---|
@@ -15,7 +15,7 @@ import numpy as np
 
 from .compiled import inlined, lean
 from .tuples_heap import put
-from .tuples_state import BLOCKED, IDLE, SENDING, SHARING, TIMED
+from .tuples_state import IDLE, SENDING, SHARING, TIMED
 
 
 @inlined
@@ -76,30 +76,41 @@ def begin(s: Any, random: Any, x: int, c: int, now: float) -> None:
 
 
 @inlined
+def line_up(s: Any, line: Any, c: int) -> None:
+    """c waits in line, of a station or a process, behind the others."""
+    s.recs[c].next = -1
+    if line.n > 0:
+        s.recs[line.tail].next = c
+    else:
+        line.head = c
+    line.tail = c
+    line.n += 1
+
+
+@inlined
 def deliver(s: Any, random: Any, q: int, c: int, now: float) -> bool:
-    """c arrives at station q; whether it goes into service at once."""
-    st, record = s.stations[q], s.recs[c]
-    record.since = now
+    """c comes into the queue of station q; whether it goes into service at once."""
+    st = s.stations[q]
     if st.idle >= 0 and not s.ops[st.op].paused:
         x = st.idle
         st.idle = s.inst[x].next
         begin(s, random, x, c, now)
         return True
-    record.next = -1
-    if st.n > 0:
-        s.recs[st.tail].next = c
-    else:
-        st.head = c
-    st.tail = c
-    st.n += 1
+    line_up(s, st, c)
     return False
 
 
 @inlined
 def wake(s: Any, q: int) -> None:
-    """There may be room at q: whoever was held back first goes on sending."""
+    """There may be room at q: whoever waits for it longest goes on, a sender or the thread of q's process."""
     st = s.stations[q]
-    if st.held >= 0 and st.n + st.coming + 1 <= st.room:
+    if st.n + st.coming + 1 > st.room:
+        return
+    if st.knocked < np.inf and (st.held < 0 or st.knocked <= s.inst[st.held].held_at):
+        st.knocked = np.inf
+        s.todo[s.g[0].todo] = -1 - q
+        s.g[0].todo += 1
+    elif st.held >= 0:
         me = s.inst[st.held]
         s.todo[s.g[0].todo] = st.held
         s.g[0].todo += 1
@@ -165,108 +176,3 @@ def route(s: Any, random: Any, i: int) -> int:
     if u < hot:
         return op.station  # type: ignore[no-any-return]
     return op.station + 1 + min(op.k - 2, int((u - hot) / (1.0 - hot) * (op.k - 1)))  # type: ignore[no-any-return]
-
-
-@inlined
-def transit(s: Any, random: Any, x: int, q: int, e: int, now: float) -> float:
-    """When a record that x sends along e now is at station q."""
-    st, a = s.stations[q], s.inst[x].node
-    op = s.ops[st.op]
-    b = s.inst[op.first + (q - op.station if op.split else int(random.random() * op.k))].node
-    if a == b:
-        return now
-    link = s.links[a, b]
-    if link.bandwidth == np.inf:
-        return now + link.delay  # type: ignore[no-any-return]
-    link.free = max(now, link.free) + s.edges[e].size / link.bandwidth
-    return link.free + link.delay  # type: ignore[no-any-return]
-
-
-@inlined
-def hold(s: Any, x: int, q: int) -> None:
-    """x waits for room at q: at the end of the row, or in front if it was its turn."""
-    st, me = s.stations[q], s.inst[x]
-    me.state = BLOCKED
-    if st.held < 0 or me.woken:
-        me.next = st.held
-        if st.held < 0:
-            st.held_last = x
-        st.held = x
-    else:
-        me.next = -1
-        s.inst[st.held_last].next = x
-        st.held_last = x
-    me.woken = 0
-
-
-@inlined
-def send(s: Any, random: Any, x: int, now: float) -> bool:
-    """x sends what comes of its record, as far as there is room; False if a slot is missing (and x goes on later)."""
-    g, me = s.g[0], s.inst[x]
-    op, parent = s.ops[me.op], s.recs[me.rec]
-    share, weight = me.share, me.weight
-    while True:
-        if me.left <= 0:
-            if me.left == 0:
-                me.edge += 1
-            if me.edge >= op.out_end:
-                release(s, me.rec)
-                break
-            edge = s.edges[me.edge]
-            me.left = edge.whole
-            if edge.fraction > 0.0 and random.random() < edge.fraction:
-                me.left += 1
-            me.target = -1
-            if me.left == 0:  # what it stands for ends here, as far as this branch goes
-                g.ended += parent.share * edge.part
-                continue
-            share, weight = parent.share * edge.part, parent.weight * edge.weight
-            if me.left > 1:
-                share /= me.left
-        edge = s.edges[me.edge]
-        to = s.ops[edge.to]
-        if me.target < 0:
-            me.target = route(s, random, edge.to)
-        st = s.stations[me.target]
-        if st.n + st.coming + 1 > st.room:
-            if not to.drops:
-                me.share, me.weight = share, weight
-                hold(s, x, me.target)
-                return True
-            to.dropped += 1
-            to.arrived += 1
-            edge.sent += 1
-            g.lost += share
-            me.left -= 1
-            me.target = -1
-            continue
-        last = me.left == 1 and me.edge + 1 == op.out_end
-        c = me.rec if last else g.free
-        if c < 0:
-            s.todo[g.todo] = x
-            g.todo += 1
-            me.state, me.share, me.weight = SENDING, share, weight
-            return False
-        child = s.recs[c]
-        if not last:
-            g.free = child.next
-            child.born, child.taken = parent.born, parent.taken
-        child.share, child.weight = share, weight
-        edge.sent += 1
-        to.arrived += 1
-        arrives = transit(s, random, x, me.target, me.edge, now) if g.linked else now
-        if arrives > now:
-            st.coming += 1
-            child.station = me.target
-            put(s, 0, arrives, -1 - c)
-        else:
-            deliver(s, random, me.target, c, now)
-        me.left -= 1
-        me.target = -1
-        if last:
-            break
-    at = clock(op, now)
-    me.blocked += at - me.since
-    me.since, me.woken = at, 0
-    go_on(s, random, x, now)
-    return True

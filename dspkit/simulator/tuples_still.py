@@ -13,7 +13,7 @@ from .compiled import lean
 from .layout import Array
 from .tuples_heap import rise, settle
 from .tuples_state import BLOCKED, FROZEN, SENDING, SHARING, TIMED, State
-from .tuples_steps import advance, clock, release, route
+from .tuples_steps import advance, clock, line_up, release, route
 
 
 @lean
@@ -97,24 +97,10 @@ def hold(s: Any, i: int, j: int, n: int, until: float) -> None:
 
 
 @lean
-def append(s: Any, q: int, c: int) -> None:
-    """c waits at q, behind the others."""
-    st = s.stations[q]
-    s.recs[c].next = -1
-    if st.n > 0:
-        s.recs[st.tail].next = c
-    else:
-        st.head = c
-    st.tail = c
-    st.n += 1
-
-
-@lean
-def listed(s: Any, q: int, slots: Any) -> None:
-    """Write the slots that wait at q, in order, into `slots`."""
-    st = s.stations[q]
-    c = st.head
-    for k in range(st.n):
+def listed(s: Any, lines: Any, at: int, slots: Any) -> None:
+    """Write the slots that wait in this one of stations or processes, in order, into `slots`."""
+    c = lines[at].head
+    for k in range(lines[at].n):
         slots[k] = c
         c = s.recs[c].next
 
@@ -123,7 +109,25 @@ def listed(s: Any, q: int, slots: Any) -> None:
 def deal(s: Any, random: Any, i: int, slots: Any) -> None:
     """These wait at operator i, spread anew over its stations."""
     for c in slots:
-        append(s, route(s, random, i), c)
+        line_up(s, s.stations[route(s, random, i)], c)
+
+
+@lean
+def redirect(s: Any, random: Any, op: Any, kept: Any, shift: Any, slots: Any) -> None:
+    """These were to come to stations of another layout, whose operators were `op`: say where they go now."""
+    for c in slots:
+        record = s.recs[c]
+        i = op[record.station]
+        record.station = record.station + shift[i] if kept[i] else route(s, random, i)
+
+
+@lean
+def seat(s: Any, slots: Any) -> None:
+    """These wait for the threads of the processes that their stations are in."""
+    for c in slots:
+        st = s.stations[s.recs[c].station]
+        st.far += 1
+        line_up(s, s.processes[st.process], c)
 
 
 @lean
@@ -139,12 +143,12 @@ def lose(s: Any, random: Any, q: int, n: int) -> None:
             s.g[0].lost += s.recs[c].share
             release(s, c)
         else:
-            append(s, q, c)
+            line_up(s, st, c)
         c = following
         left -= 1
 
 
-def waiting(s: State, q: int) -> Array:
-    slots = np.empty(int(s.stations["n"][q]), np.int32)
-    listed(s, q, slots)
+def waiting(s: State, lines: Array, at: int) -> Array:
+    slots = np.empty(int(lines["n"][at]), np.int32)
+    listed(s, lines, at, slots)
     return slots
