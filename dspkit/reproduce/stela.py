@@ -7,13 +7,13 @@ turns the setting that decides most and is not printed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from ..core import Policy, Topology
+from ..core import Deployment, Policy, Snapshot, Topology
 from ..etp import ORDERS, convergence_s, downtime_s, without
 from ..history import History
 from ..loop import run
@@ -21,7 +21,7 @@ from ..policies.migrate import Migrate
 from ..policies.on_demand import Request, ScaleIn, ScaleOut
 from ..policies.rebalance import Rebalance
 from ..policies.stela import Stela
-from ..topologies.app import App
+from ..simulator import Simulator
 from ..topologies.table_one import SCALE_IN, TABLE_ONE, Trial
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def strategies(*requests: Request) -> dict[str, Policy]:
 
 
 def throughput(history: History) -> list[float]:
-    """Records/s that the sinks processed, window by window: the paper's application throughput."""
-    return [sum(s.snapshot.operators[n].processing_rate for n in history.topology.sinks) for s in history]
+    """The application's throughput, window by window."""
+    return [sinks(history.topology, s.snapshot) for s in history]
 
 
 def scale_out_runs(trial: Trial, *, seed: int = 1, only: Sequence[str] = (), noise: float = 0.02) -> dict[str, History]:
@@ -105,34 +105,40 @@ def scale_in_table(*, draws: int = 70, seed: int = 1, trial: Trial = SCALE_IN) -
         leaving = choices[i * len(choices) // min(draws, len(choices))]
         for deal in ("all", "moved"):
             places = without(app.topology, app.placement, leaving, names, deal=deal)
-            rows.append(_scaled_in(f"random, deal {deal}", leaving, _replaced(app, places, trial.after, seed)))
+            target = replace(app.deployment(), workers=trial.after, placement=places)
+            rows.append(_scaled_in(f"random, deal {deal}", leaving, carried_out(app.simulator(seed=seed), target)))
     return pd.DataFrame(rows)
 
 
 def _scaled_in(strategy: str, leaving: Sequence[str], x: Sequence[float]) -> dict[str, Any]:
-    before, after = fmean(x[5:ASKED]), fmean(x[SETTLED:])
     return {
         "strategy": strategy,
         "leave": ", ".join(leaving),
-        "kept": after / before,
+        "kept": kept(x),
         "convergence_s": convergence_s(x[ASKED:]),
         "downtime_s": downtime_s(x[ASKED:]),
     }
 
 
-def _replaced(app: App, places: Mapping[tuple[str, int], str], workers: int, seed: int) -> list[float]:
-    """Throughput of a run in which instances are put on these places when machines leave."""
+def kept(x: Sequence[float]) -> float:
+    """Of the throughput before machines came or left, the share that there is once all is calm."""
+    return fmean(x[SETTLED:]) / fmean(x[5:ASKED])
+
+
+def carried_out(backend: Simulator, target: Deployment, at: int = ASKED, steps: int = STEPS) -> list[float]:
+    """Throughput, window by window, of a run without a policy in which `target` is deployed in window `at`."""
     found = []
-    with app.simulator(seed=seed) as backend:
-        for window in range(STEPS):
-            if window == ASKED:
-                backend.deploy(replace(backend.deployment, workers=workers, placement=places))
-            found.append(_sinks(app.topology, backend.observe()))
+    with backend:
+        for window in range(steps):
+            if window == at:
+                backend.deploy(target)
+            found.append(sinks(backend.topology, backend.observe()))
     return found
 
 
-def _sinks(topology: Topology, snapshot: Any) -> float:
-    return float(sum(snapshot.operators[n].processing_rate for n in topology.sinks))
+def sinks(topology: Topology, snapshot: Snapshot) -> float:
+    """Records/s that the sinks processed: the paper's application throughput."""
+    return sum(snapshot.operators[n].processing_rate for n in topology.sinks)
 
 
 def _stopped(history: History) -> float:

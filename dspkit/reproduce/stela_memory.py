@@ -32,7 +32,7 @@ from ..simulator.job import Job
 from ..simulator.layout import Graph, Layout
 from ..topologies.app import App
 from ..topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE, Trial
-from .stela import strategies, throughput
+from .stela import carried_out, strategies, throughput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,13 +132,7 @@ def scale_in_heaps(
     for heap_s in heaps_s:
         kept = []
         for end in ends:
-            with Heaps(app, heap_s, restart_s) as backend:
-                x = []
-                for window in range(BEFORE + AFTER):
-                    if window == BEFORE:
-                        backend.deploy(end)
-                    seen = backend.observe().operators
-                    x.append(sum(seen[name].processing_rate for name in app.topology.sinks))
+            x = carried_out(Heaps(app, heap_s, restart_s), end, BEFORE, BEFORE + AFTER)
             kept.append((fmean(x[5:BEFORE]), fmean(x[BEFORE + 30 :])))
         lot = [after for _, after in kept[1:]]
         rows.append((heap_s, kept[0][0], kept[0][1], min(lot), median(lot), max(lot)))

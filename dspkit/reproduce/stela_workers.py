@@ -1,94 +1,44 @@
-"""Stela's scale-in where executors share Storm's workers, and a full bolt blocks those beside it.
+"""Stela's scale-in where executors share Storm's workers, and a full bolt blocks those beside it, on the simulator.
 
 In the Storm that the authors used (0.9.2), what reaches a worker process over the network goes through one receiving
 thread, which puts it into its executors' queues one by one. These queues have an end and the thread waits at a full
 one (`mk-transfer-local-fn`, `DisruptorQueue.publish`); what waits for the thread has none, and nobody upstream is held
-back. So a congested bolt lets all executors of its worker have only the part of their records that it takes itself:
+back. So a congested bolt lets all executors of its worker have only the part of their records that it takes itself, and
+operators lose so at each stage that shares workers with it: a loss without any core being short. The simulator's
+`Plant.processes` does that, record by record.
 
-    | here | meaning |
-    |---|---|
-    | `came[o]` | records/s that reach operator o's executors, dealt evenly (shuffle grouping) |
-    | `part[o]` | what o could take of that, at most 1 |
-    | `through[w]` | what gets through worker w's thread: the least `part` of the bolts in it |
-    | `done[o]` | `came[o]` times the mean of `through` over o's executors |
-
-A bolt loses so at each stage that shares workers with a congested one, and losses multiply along a chain. This is a
-steady state, by fixed-point rounds; cores play no part, as the authors' published bolts sleep. A record that stays in
-its worker passes by the thread, one in fifteen here; that is left out.
+Settings are Table I's, with the third operator congested, so that two machines have an ETP of 0; all others are busy
+alike. Bolts sleep, as those that the authors published do. All workers start again, empty, as executors move.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from .. import etp
-from ..core import Topology
+from ..etp import without
+from ..loop import run
 from ..plant import packed
-from ..topologies.table_one import LOAD_PER_S, SCALE_IN
+from ..policies.on_demand import ScaleIn
+from ..policies.stela import Stela
+from ..topologies.app import App
+from ..topologies.table_one import SCALE_IN
+from .stela import ASKED, STEPS, carried_out, kept, throughput
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Places = Mapping[tuple[str, int], str]
-Workers = dict[tuple[str, int], tuple[str, int]]  # the machine of each executor, and which of its workers
-WORKERS = 4  # a machine
 RATIO = 2.2  # what the congested bolt is sent over what it can do: as in the trial of `table_one`
 RATIOS = (1.25, 1.5, RATIO, 3.5, 5.0)
-RULES = ("spread", "one", "own")
-ROUNDS, SETTLED = 200, 1e-9
-
-
-def steady(topology: Topology, able: Mapping[str, float], load: float, workers: Workers) -> dict[str, float]:
-    """Records/s that each operator processes, if its executors together can do `able` of them.
-
-    Each makes as many records as it takes; a fork deals them to its branches in turn.
-    """
-    order, places = topology.order, {place: j for j, place in enumerate(dict.fromkeys(workers.values()))}
-    here = np.zeros((len(places), len(order)))
-    for (name, _), place in workers.items():
-        here[places[place], order.index(name)] += 1
-    share, most = here / here.sum(axis=0), np.array([able[name] for name in order])
-    bolt = np.array([bool(topology.upstream(name)) for name in order])
-    after = [[order.index(child) for child in topology.downstream(name)] for name in order]
-    part = np.ones(len(order))
-    for _ in range(ROUNDS):
-        through = np.where((here > 0) & bolt, part, 1.0).min(axis=1) @ share
-        came, done = np.where(bolt, 0.0, load / (~bolt).sum()), np.zeros(len(order))
-        for i in range(len(order)):
-            done[i] = came[i] * through[i] if bolt[i] else min(came[i], most[i])
-            came[after[i]] += done[i] / max(1, len(after[i]))
-        wanted = np.minimum(1.0, most / np.maximum(came, 1e-12))
-        if abs(wanted - part).max() < SETTLED:
-            break
-        part += (wanted - part) / 2
-    return dict(zip(order, done.tolist(), strict=True))
-
-
-def into_workers(places: Places, before: Workers, rule: str = "spread") -> Workers:
-    """The workers of all executors: who stays on its machine stays in its worker.
-
-    Those that come go one by one to the worker that has the fewest ("spread"), all to the one that had the fewest
-    before ("one": what the authors' published scheduler does where no slot is free), or all to a new one ("own": the
-    same where a slot is free).
-    """
-    found = {who: worker for who, worker in before.items() if places[who] == worker[0]}
-    crowd: dict[str, list[int]] = defaultdict(lambda: [0] * WORKERS)
-    for machine, w in found.values():
-        crowd[machine][w] += 1
-    first = {machine: int(np.argmin(crowd[machine])) for machine in set(places.values())}
-    for who, machine in places.items():
-        if who not in found:
-            w = {"spread": int(np.argmin(crowd[machine])), "one": first[machine], "own": WORKERS}[rule]
-            found[who] = machine, w
-            if w < WORKERS:
-                crowd[machine][w] += 1
-    return found
+RULES = ("spread", "together", "apart")  # of `Plant.joining`
+ENTRIES = 1024  # of an executor's queue
+SIZE = 0.3  # of load, abilities and queues: shares stay, runs take a third of the time
+BUSY = 0.7  # the others at most
 
 
 def starts() -> dict[str, Places]:
@@ -107,52 +57,46 @@ def starts() -> dict[str, Places]:
     return found | {"packed": packed(app.topology, dict.fromkeys(order, each), nodes)}
 
 
-def abilities(ratio: float, busy: float = 0.7) -> dict[str, float]:
-    """Records/s that operators can do: the third is sent `ratio` times that, and all others at most `busy` times."""
-    topology = SCALE_IN.app().topology
-    flow = defaultdict(float, dict.fromkeys(topology.sources, LOAD_PER_S / len(topology.sources)))
-    for name in topology.order:
-        for child in topology.downstream(name):
-            flow[child] += flow[name] / len(topology.downstream(name))
-    return {name: flow[name] / (ratio if i == 2 else busy) for i, name in enumerate(topology.order)}
+def in_workers(places: Places, ratio: float = RATIO, rule: str = "together", size: float = SIZE) -> App:
+    """The trial's application on machines with Storm's workers, its executors in these places."""
+    third = SCALE_IN.app().topology.order[2]
+    busy = {name: (ratio if name == third else BUSY, 0.0) for name in SCALE_IN.services}
+    app = replace(SCALE_IN, services=busy).app(noise=0.0, pause_kind="restart")
+    services = {
+        name: replace(
+            service,
+            seconds_per_record=service.seconds_per_record / size,
+            queue_records=ENTRIES * size if app.topology.upstream(name) else math.inf,
+        )
+        for name, service in app.plant.services.items()
+    }
+    workers = SCALE_IN.processes // SCALE_IN.before
+    plant = replace(app.plant, services=services, processes=workers, joining=rule)
+    return replace(app, plant=plant, workload=app.load * size, placement=places)
 
 
-def chosen(places: Places, done: Mapping[str, float]) -> dict[tuple[str, int], str]:
-    """Where executors are after Stela's scale-in."""
-    app, after = SCALE_IN.app(), dict(places)
-    emits = {(u, v): done[u] / len(app.topology.downstream(u)) for u, v in app.topology.edges}
-    shares = etp.etp(app.topology, etp.Rates(done, emits))
-    count = SCALE_IN.before - SCALE_IN.after
-    for removal in etp.scale_in(app.topology, places, shares, count, machines=list(app.plant.nodes)):
-        after |= removal.moves
-    return after
+def shares_kept(app: App, *, choices: int = 70, seed: int = 1) -> tuple[float, list[float]]:
+    """Shares of the throughput before that Stela keeps, and that `choices` of the 70 by lot keep, evenly spread."""
+    count, machines = SCALE_IN.before - SCALE_IN.after, list(app.plant.nodes)
+    stela = run(Stela(requests=(ScaleIn(count, ASKED * 10.0),)), app.simulator(engine="tuples", seed=seed), steps=STEPS)
+    lots = []
+    every = list(combinations(machines, count))
+    for leave in (every[i * len(every) // choices] for i in range(choices)):
+        places = without(app.topology, app.placement, leave, machines, deal="moved")
+        target = replace(app.deployment(), workers=SCALE_IN.after, placement=places)
+        lots.append(kept(carried_out(app.simulator(engine="tuples", seed=seed), target)))
+    return kept(throughput(stela)), lots
 
 
-def kept(places: Places, ratio: float = RATIO, rule: str = "spread") -> tuple[float, list[float]]:
-    """Shares of the throughput before that Stela keeps, and that each of the 70 choices by lot keeps."""
-    app, able = SCALE_IN.app(), abilities(ratio)
-    topology, machines = app.topology, list(app.plant.nodes)
-    before = into_workers(places, {})
-    done = steady(topology, able, LOAD_PER_S, before)
-
-    def share(after: Places) -> float:
-        now = steady(topology, able, LOAD_PER_S, into_workers(after, before, rule))
-        return sum(now[name] for name in topology.sinks) / sum(done[name] for name in topology.sinks)
-
-    leave = combinations(machines, SCALE_IN.before - SCALE_IN.after)
-    lots = [etp.without(topology, places, gone, machines, deal="moved") for gone in leave]
-    return share(chosen(places, done)), [share(lot) for lot in lots]
-
-
-def workers_table(ratios: Sequence[float] = RATIOS, rules: Sequence[str] = RULES) -> pd.DataFrame:
-    """A row for each start, rule and ratio: shares kept by Stela and by lot, over all 70 choices of machines."""
+def workers_table(ratios: Sequence[float] = RATIOS, rules: Sequence[str] = RULES, *, choices: int = 70) -> pd.DataFrame:
+    """A row for each start, rule and ratio: shares kept by Stela and by lot; ratios other than RATIO by one rule."""
     import pandas as pd
 
     rows = []
     for start, places in starts().items():
         for rule in rules:
-            for ratio in ratios:
-                stela, lots = kept(places, ratio, rule)
+            for ratio in ratios if rule == "together" else set(ratios) & {RATIO}:
+                stela, lots = shares_kept(in_workers(places, ratio, rule), choices=choices)
                 row = {"eighth": start, "rule": rule, "ratio": ratio, "stela": stela, "worst": min(lots)}
                 row |= {"middle": median(lots), "best": max(lots)}
                 row |= {f"lose_{x}": fmean(lot <= 1 - x / 100 for lot in lots) for x in (40, 80)}

@@ -23,7 +23,7 @@ WHY = {
     "diamond": "our default does not fall, and tasks let a bolt double at most",
     "page_load": "four new executors share one core", "processing": "four new executors share one core",
 }  # fmt: skip
-RULES = {"one": "one that is there (published)", "own": "a new one", "spread": "all that are there, in turn"}
+RULES = {"together": "one that is there (published)", "apart": "a new one", "spread": "all that are there, in turn"}
 
 
 def show(found: Found) -> Shown:
@@ -58,9 +58,9 @@ def show(found: Found) -> Shown:
     ]
     why = "our nodes share cores fairly: no placement starves an operator"
     rows.append(Row("Stela", "scale-in 8 to 4 machines: Stela over choice by lot", "2 to 5 times", ratio, why))
-    shared = frame(found["workers"]).query("ratio == @RATIO and rule == 'one'")
+    shared = frame(found["workers"]).query("ratio == @RATIO and rule == 'together'")
     blocked = f"{_times(shared.stela / shared.worst)} the worst, {_times(shared.stela / shared.middle)} the middle one"
-    why = "steady state, workers with one receiving thread; over six placements at first"
+    why = "on the simulator, workers with one receiving thread; over six placements at first"
     rows.append(Row("Stela", "the same, executors sharing Storm's workers", "2 to 5 times", blocked, why))
     heaps = frame(found["memory out"]).query("topology == 'diamond' and heap_s <= 100")
     spread = f"{_gain(heaps.over_default.min())} to {_gain(heaps.over_default.max())}"
@@ -100,7 +100,7 @@ def _workers(found: Found) -> dict[str, str]:
     """Ranges over the starts: by where executors go, and by how congested the one bolt is."""
     known = frame(found["workers"])
     by_rule = [(RULES[r], *_ranges(known[(known.ratio == RATIO) & (known.rule == r)])) for r in RULES]
-    by_ratio = [(f"{x:g}", *_ranges(g)) for x, g in known[known.rule == "one"].groupby("ratio")]
+    by_ratio = [(f"{x:g}", *_ranges(g)) for x, g in known[known.rule == "together"].groupby("ratio")]
     words = "Stela keeps | worst by lot | middle by lot | best by lot | lots that lose 40 % or more | 80 % or more"
     head = (*words.split(" | "), "Stela over the worst", "Stela over the middle")
     return {
