@@ -76,7 +76,7 @@ def browser() -> list[str]:
 
 def lint(here: Environment, args: list[str]) -> None:
     worst = 0
-    for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "dspkit"]):
+    for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "dspkit", "benchmarks"]):
         say(" ".join(words))
         started = time.monotonic()
         code, _ = run([here.python, "-m", *words, *args], here.variables(), here.root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def training_over_gpytorch() -> Claim:
     """Finding the kernel of 30 samples of ten operators, over GPyTorch's way (paper, its machine: 88 ms)."""
     lattice, told = _told(10, 30)
     ways = {by: Search(fit=by) for by in ("grid", "gpytorch")}
-    seconds = side_by_side({by: lambda s=s: s.surrogate(lattice, told) for by, s in ways.items()}, repeats=3)
+    seconds = side_by_side({by: partial(s.surrogate, lattice, told) for by, s in ways.items()}, repeats=3)
     return Claim(seconds["grid"] / seconds["gpytorch"], "x", target=0.2, better="lower", detail=seconds)
 
 
@@ -54,7 +54,7 @@ def transfer_over_gpytorch() -> Claim:
         recommend(blend(library, 2e3, lattice, search), told[:5], search, 6)
 
     ways = {by: Search(fit=by) for by in ("grid", "gpytorch")}
-    seconds = side_by_side({by: lambda s=s: step(s) for by, s in ways.items()}, repeats=3)
+    seconds = side_by_side({by: partial(step, s) for by, s in ways.items()}, repeats=3)
     return Claim(seconds["grid"] / seconds["gpytorch"], "x", target=0.5, better="lower", detail=seconds)
 
 
@@ -108,10 +108,10 @@ def _botorch(lattice: Lattice, told: list[Sample]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch
-        from botorch.acquisition import LogExpectedImprovement
+        from botorch.acquisition.analytic import LogExpectedImprovement
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import SingleTaskGP
-        from botorch.optim import optimize_acqf
+        from botorch.optim.optimize import optimize_acqf
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         torch.set_num_threads(1)

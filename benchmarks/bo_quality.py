@@ -128,6 +128,13 @@ def weighted_monotone_slots_over_nearest() -> Claim:
     return _ratio("slots", "transfer, monotone, weighted of 3", "transfer, monotone", 1.0)
 
 
+@cache
+def _models(seed: int) -> tuple[Model, ...]:
+    """Of the old rate, and of 0.6 and 0.8 times it."""
+    old = jobs.pair(seed)[0]
+    return tuple(searches.learned(j) for j in (old, jobs.beside(old, 0.6), jobs.beside(old, 0.8)))
+
+
 _BY_NOISE: dict[str, Callable[[jobs.Job], searches.Outcome]] = {
     "monotone": lambda j: searches.ours(j, prior="monotone", start="base"),
     "careful": lambda j: searches.ours(j, prior="monotone", start="base", confidence=0.95),
@@ -161,13 +168,6 @@ _AT_NEW_RATE: dict[str, Callable[[int], searches.Outcome]] = {
     "transfer, nearest of 3": lambda s: searches.transferred(jobs.pair(s)[1], _models(s)),
     "transfer, weighted of 3": lambda s: searches.transferred(jobs.pair(s)[1], _models(s), models="weighted"),
 }
-
-
-@cache
-def _models(seed: int) -> tuple[Model, ...]:
-    """Of the old rate, and of 0.6 and 0.8 times it."""
-    old = jobs.pair(seed)[0]
-    return tuple(searches.learned(j) for j in (old, jobs.beside(old, 0.6), jobs.beside(old, 0.8)))
 
 
 @cache

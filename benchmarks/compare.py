@@ -82,7 +82,7 @@ def rows_that_differ_after_a_worker_died() -> Claim:
                     os.kill(cluster._workers[cluster.workers[0]].process.pid, signal.SIGKILL)
                 yield pair
 
-        engines.over_spark = counted
+        engines.over_spark = counted  # type: ignore[assignment]
         try:
             started = time.perf_counter()
             table = _compare(ask, spark=spark)

@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +182,9 @@ def meter_overhead_percent() -> Claim:
 
     from dspkit.core import Topology
     from dspkit.spark import TraceSource, arrow, line, task
+    from dspkit.spark.frames import wire
     from dspkit.spark.functions import same
+    from dspkit.spark.meter import Meter
     from dspkit.spark.state import Plan
     from dspkit.workload import Constant
 
@@ -190,17 +192,17 @@ def meter_overhead_percent() -> Claim:
     code = line.functions(topology, {"next": arrow(same)}, source)
     stage = line.stages(topology, code, source, "bench", Path(os.devnull), ("127.0.0.1", 9))[0]
     frame = np.array([0, 0, 0, 0, 50], "<i8").tobytes()
-    rows = [task.wire([(0, -1, 0, frame)]) for _ in range(2000)]
+    rows = [wire([(0, -1, 0, frame)]) for _ in range(2000)]
 
-    def run(meter: Callable[..., Any]) -> None:
-        task.Meter, kept = meter, task.Meter  # type: ignore[assignment, misc]
+    def run(meter: Any) -> None:
+        task.Meter = meter  # type: ignore[attr-defined]
         try:
             for _ in task.Task(stage, Plan(0, "0-x", (1, 1)), 0, 0).run(iter(rows)):
                 pass
         finally:
-            task.Meter = kept  # type: ignore[misc]
+            task.Meter = Meter  # type: ignore[attr-defined]
 
-    seconds = side_by_side({"with": lambda: run(task.Meter), "without": lambda: run(_Nothing)}, repeats=15)
+    seconds = side_by_side({"with": lambda: run(Meter), "without": lambda: run(_Nothing)}, repeats=15)
     return Claim(100 * (seconds["with"] / seconds["without"] - 1), "%", target=3.0, better="lower", detail=seconds)
 
 

@@ -71,7 +71,7 @@ def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bo
 
 def application_graph(application: Application) -> Any:
     """The application as a networkx DiGraph with attributes of the frames' names."""
-    import networkx as nx  # type: ignore[import-untyped]
+    import networkx as nx
 
     operators, streams = application_frames(application)
     graph = nx.DiGraph()
