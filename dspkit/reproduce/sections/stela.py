@@ -56,12 +56,12 @@ def show(found: Found) -> Shown:
         ("Stela over choice by lot", "2 to 5 times", ratio),
         ("down time", "87.5 % and 75 % less", down),
     ]
-    why = "our nodes share cores fairly: no placement starves an operator"
-    rows.append(Row("Stela", "scale-in 8 to 4 machines: Stela over choice by lot", "2 to 5 times", ratio, why))
     shared = frame(found["workers"]).query("ratio == @RATIO and rule == 'together'")
     blocked = f"{_times(shared.stela / shared.worst)} the worst, {_times(shared.stela / shared.middle)} the middle one"
-    why = "on the simulator, workers with one receiving thread; over six placements at first"
-    rows.append(Row("Stela", "the same, executors sharing Storm's workers", "2 to 5 times", blocked, why))
+    why = "executors share workers, a full one blocks those beside it; over six placements at first"
+    rows.append(Row("Stela", "scale-in 8 to 4 machines: Stela over choice by lot", "2 to 5 times", blocked, why))
+    why = "cores alone, shared fairly: no placement starves an operator"
+    rows.append(Row("Stela", "the same, each executor a worker of its own", "2 to 5 times", ratio, why))
     heaps = frame(found["memory out"]).query("topology == 'diamond' and heap_s <= 100")
     spread = f"{_gain(heaps.over_default.min())} to {_gain(heaps.over_default.max())}"
     why = "the smaller the heaps, the less throughput there is before, too; which they were is not known"
