@@ -21,19 +21,17 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   // another soon while an epoch begins, that its first records arrive soon; and soon as long as there is enough to fill
   // them. Then they come less and less often, as each costs the same however little it holds.
   private static final long SMALLEST = 2;
-  private static final double SOONEST_MICROS = 1_000, ENOUGH = 256, SLOWER = 1.25, FASTER = 0.5;
+  private static final double SOONEST_MICROS = 1_000, LATEST_MICROS = 10_000, ENOUGH = 256, SLOWER = 1.25, FASTER = 0.5;
 
   static final class Settings implements Serializable {
     private static final long serialVersionUID = 1;
     final int job, operator, partitions;
-    final long lingerMicros;
     final Trace trace; // null: of another log, of which the driver says how far it is filled
 
     Settings(CaseInsensitiveStringMap options) {
       job = options.getInt("job", 0);
       operator = options.getInt("operator", 0);
       partitions = options.getInt("partitions", 16);
-      lingerMicros = options.getLong("linger_micros", 10_000);
       trace = options.get("trace") == null ? null : new Trace(options.get("trace"));
     }
 
@@ -122,13 +120,20 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     }
     turn = (turn + 1) % Math.max(1, own);
     if (frame.position() == 16) return false;
-    if (job != null) job.took(before - room);
+    if (job != null) {
+      job.took(before - room);
+      pace(before - room, more);
+    }
     row.update(3, java.util.Arrays.copyOf(frame.array(), frame.position()));
-    due = more ? 0 : micros() + (long) linger;
-    double wanted = linger * Math.min(SLOWER, Math.max(FASTER, ENOUGH / (before - room)));
-    most = Math.min(2 * most, Integer.MAX_VALUE);
-    linger = Math.min(settings.lingerMicros, Math.max(SOONEST_MICROS, wanted));
     return true;
+  }
+
+  /** Real-time mode: when the next frame is due and how large it may be, by what there was for this one. */
+  private void pace(long taken, boolean more) {
+    due = more ? 0 : micros() + (long) linger;
+    double wanted = linger * Math.min(SLOWER, Math.max(FASTER, ENOUGH / taken));
+    linger = Math.min(LATEST_MICROS, Math.max(SOONEST_MICROS, wanted));
+    most = Math.min(2 * most, Integer.MAX_VALUE);
   }
 
   @Override
