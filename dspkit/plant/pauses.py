@@ -15,10 +15,14 @@ Where all of an operator's instances come or move, it stands still as a whole. M
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
+from typing import TypeVar
 
 from .cluster import Places
 from .plant import Plant
+
+Instance = tuple[str, int]
+Place = TypeVar("Place", bound=Hashable)  # a node, or a seat
 
 
 def pauses(plant: Plant, before: Places, after: Places, dead: Collection[str] = ()) -> dict[str, float]:
@@ -44,8 +48,8 @@ def pauses(plant: Plant, before: Places, after: Places, dead: Collection[str] = 
     return stopped
 
 
-def coming(before: Places, after: Places) -> dict[str, Counter[str]]:
-    """How many instances of each operator come to each node, from another one or as new.
+def coming(before: Mapping[Instance, Place], after: Mapping[Instance, Place]) -> dict[str, Counter[Place]]:
+    """How many instances of each operator come to each node, or seat, from another one or as new.
 
     >>> coming({("a", 0): "n1", ("a", 1): "n2"}, {("a", 0): "n2", ("a", 1): "n2", ("a", 2): "n1"})
     {'a': Counter({'n2': 1, 'n1': 1})}
@@ -63,8 +67,8 @@ def moved_share(before: Mapping[str, int], after: Mapping[str, int]) -> float:
     return sum(max(0.0, n / new - before.get(node, 0) / old) for node, n in after.items())
 
 
-def _by_operator(places: Places) -> dict[str, Counter[str]]:
-    counted: dict[str, Counter[str]] = defaultdict(Counter)
-    for (name, _), node in places.items():
-        counted[name][node] += 1
+def _by_operator(places: Mapping[Instance, Place]) -> dict[str, Counter[Place]]:
+    counted: dict[str, Counter[Place]] = defaultdict(Counter)
+    for (name, _), place in places.items():
+        counted[name][place] += 1
     return counted

@@ -53,8 +53,8 @@ class Plant(Knobs):
     batch_records: float = knob(
         math.inf, "sequential: records that a batch takes at most", low=1.0, high=math.inf, infinite=True
     )
-    processes: int = knob(0, "worker processes of a node, one receiving thread each; 0: no matter", low=0, high=64)
-    joining: str = knob("spread", "which processes of a node those join that come to it", choices=JOINING)
+    processes: int = knob(0, "worker processes of a node, one receiving thread each; 0: without", low=0, high=64)
+    joining: str = knob("spread", "which process of its node an instance joins that comes", choices=JOINING)
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:

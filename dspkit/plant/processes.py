@@ -8,10 +8,10 @@ it is held back if that is full.
 | `joining` | those that come to a node go |
 |---|---|
 | spread | one by one to the process that has the fewest instances |
-| together | all to the one that had the fewest before: what Stela's published scheduler does where no slot is free |
-| apart | all to a new one: the same where a slot is free |
+| together | all to the one in which the fewest stay: what Stela's published scheduler does where no slot is free |
+| apart | all to an empty one, a new one if need be: the same where a slot is free |
 
-On a node where nothing ran they are spread, whatever it says.
+On a node where nobody stays they are spread, whatever it says.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def seats(plant: Plant, places: Places, before: Seats) -> dict[tuple[str, int], 
     joined = {}
     for node, each in crowd.items():
         if any(each) and plant.joining != "spread":
-            joined[node] = each.index(min(each)) if plant.joining == "together" else len(each)
+            empty = each.index(0) if 0 in each else len(each)
+            joined[node] = each.index(min(each)) if plant.joining == "together" else empty
     for who, node in places.items():
         if who not in found:
             process = joined.get(node, crowd[node].index(min(crowd[node])))

@@ -32,7 +32,7 @@ VARIANTS: dict[str, Callable[[Plant], Plant]] = {
     "one slow node": _slow_node,
     "noisy": lambda plant: replace(plant, noise=0.2),
     "slow restarts": lambda plant: replace(plant, pause_s=60.0),
-    "micro-batches": lambda plant: replace(plant, law="sequential", trigger_s=1.0),
+    "micro-batches": lambda plant: replace(plant, law="sequential", trigger_s=1.0, processes=0),
 }
 
 

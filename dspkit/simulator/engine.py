@@ -43,6 +43,7 @@ class Engine(Protocol):
     def hold(self, count: Array, seconds: Array) -> None:
         """`count[j, i]` of operator i's instances on node j start nothing for `seconds[i]`; the others go on.
 
+        Where processes are told apart, it is `count[p, j, i]`, as in `Layout.inside`.
         If some stand still already, they and these wait for the longer of both times.
         """
 

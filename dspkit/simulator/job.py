@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class Job:
             self.engine.change(self.layout)
 
     def _move(self, where: Places, t: float, dead: Collection[str] = ()) -> None:
-        before, self.where = self.where, where
+        before, sat, self.where = self.where, self.seats, where
         if self.plant.processes:
             self.seats = seats(self.plant, where, self.seats)
         if before != where and self.plant.pause_kind == "restart":
@@ -80,7 +81,7 @@ class Job:
             stopped = self._stops(before, where, dead)
             seconds = np.array([stopped[name] for name in self.order])
             if self.plant.pause_kind == "instances":
-                self._hold(coming(before, where), seconds)
+                self._hold(coming(sat, self.seats) if self.seats else coming(before, where), seconds)
             else:
                 self.engine.pause(seconds)
 
@@ -89,15 +90,17 @@ class Job:
         logs = [not up and not drops for up, drops in zip(self._fed, self.layout.drops, strict=True)]
         self.engine.lose(np.where(logs, 0.0, share))
 
-    def _hold(self, fresh: Mapping[str, Mapping[str, int]], seconds: Array) -> None:
-        """Instances that came or moved start later; an operator that has no other ones stands still."""
+    def _hold(self, fresh: Mapping[str, Mapping[Any, int]], seconds: Array) -> None:
+        """Instances that came to these nodes, or seats, start later; an operator without others stands still."""
         a = self.layout
-        count = np.zeros_like(a.here)
-        for name, nodes in fresh.items():
-            for node, n in nodes.items():
-                count[self.nodes.index(node), self.order.index(name)] = n
+        count = np.zeros_like(a.inside if self.seats else a.here)
+        for name, counted in fresh.items():
+            for place, n in counted.items():
+                node, *process = place if self.seats else (place,)
+                count[*process, self.nodes.index(node), self.order.index(name)] = n
+        here = count.sum(axis=0) if self.seats else count
         up = a.cores > 0
-        whole = count.any(axis=0) & (count[up].sum(axis=0) >= a.here[up].sum(axis=0))
+        whole = here.any(axis=0) & (here[up].sum(axis=0) >= a.here[up].sum(axis=0))
         self.engine.pause(np.where(whole, seconds, 0.0))
         self.engine.hold(np.where(whole, 0, count), seconds)
 

@@ -51,7 +51,7 @@ class Layout(NamedTuple):
     selectivity: Array  # [e]
     size: Array  # [e] bytes of a record
     here: Array  # [j, i] how many of i's instances run on node j
-    inside: Array  # [j, p, i] how many of them in its process p; no p where processes are not told apart
+    inside: Array  # [p, j, i] how many of them in its process p; no p where processes are not told apart
     cores: Array  # [j] that instances share; 0 while the node is down
     speed: Array  # [j]
     delay: Array  # [j, j] seconds from node to node
@@ -132,12 +132,12 @@ def layout(
     here = np.zeros((len(nodes), len(order)), dtype=np.int64)
     for (name, _), node in where.items():
         here[row[node], column[name]] += 1
-    inside = np.zeros((len(nodes), 0, len(order)), dtype=np.int64)
+    inside = np.zeros((0, *here.shape), dtype=np.int64)
     if plant.processes:
         seated = seats(plant, where, {}) if seated is None else seated
-        inside = np.zeros((len(nodes), 1 + max(p for _, p in seated.values()), len(order)), dtype=np.int64)
+        inside = np.zeros((1 + max(p for _, p in seated.values()), *here.shape), dtype=np.int64)
         for (name, _), (node, process) in seated.items():
-            inside[row[node], process, column[name]] += 1
+            inside[process, row[node], column[name]] += 1
     room = np.array([s.queue_records * n for s, n in zip(services, k, strict=True)])
     for i, name in enumerate(order):
         if not topology.upstream(name) and services[i].overflow == "block":

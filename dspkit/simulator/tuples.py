@@ -10,8 +10,9 @@ Where the plant's words leave a choice:
 * Of n records sent along an edge each stands for 1/n of what the edge carries of its source record; of none, this part
   has ended. So offered = ended + dropped + inside for source records too. Mean latencies are weighted instead by what
   a record stands for in expectation, so that a branch that drops much counts as much as one that does not.
-* With worker processes (`plant/processes.py`) who receives and who sends take turns at a full queue, the longest
-  waiting first. Each record that waits for a thread is lost by chance, where a share of what waits is lost.
+* With worker processes (`plant/processes.py`) thread and senders take turns at a full queue, the longest waiting first,
+  record by record. Of those that arrive at one instant over links any is first. Where a share of what waits is lost, as
+  with a node that dies, each queue loses that share, and of what waits for threads each record is lost by chance.
 * A pause freezes an operator's work in progress, external calls included; what it has to send is still sent.
 """
 
@@ -54,7 +55,9 @@ class Tuples:
             self._book()
             kept = (old.instances == layout.instances) & (old.split == layout.split)
             kept &= np.all(old.here == layout.here, axis=0)
-            kept &= old.inside.shape == layout.inside.shape and np.all(old.inside == layout.inside, axis=(0, 1))
+            most = max(len(old.inside), len(layout.inside))  # processes of a node: others' may be new or gone
+            a, b = (np.pad(x, ((0, most - len(x)), (0, 0), (0, 0))) for x in (old.inside, layout.inside))
+            kept &= np.all(a == b, axis=(0, 1))
         self._state = changed(self._state, self._random, self._graph, layout, kept)
         self._state.nodes["at"] = self._state.g["now"]
         self._layout = layout
@@ -74,8 +77,9 @@ class Tuples:
 
     def hold(self, count: Array, seconds: Array) -> None:
         freeze(self._state)
-        for j, i in zip(*np.nonzero(count * (seconds > 0)), strict=True):
-            hold(self._state, i, j, int(count[j, i]), float(self._state.g["now"][0] + seconds[i]))
+        count = count.reshape(-1, len(seconds))  # by node, or by process and node
+        for place, i in zip(*np.nonzero(count * (seconds > 0)), strict=True):
+            hold(self._state, i, place, int(count[place, i]), float(self._state.g["now"][0] + seconds[i]))
         self._wake_up_call()
 
     def _wake_up_call(self) -> None:
@@ -147,7 +151,10 @@ class Tuples:
 
     @property
     def waits(self) -> Array:
-        """Of the records that began service in this window, how many had found no idle instance, by operator."""
+        """Of the records that began service in this window, how many had found no idle instance, by operator.
+
+        A wait for a thread alone is none of these.
+        """
         return self._state.ops["waits"].copy()
 
     def _queue(self) -> Array:

@@ -36,7 +36,7 @@ def changed(old: State, random: Any, graph: Graph, layout: Layout, kept: Array) 
     stations["op"] = np.repeat(np.arange(len(ops)), np.where(layout.split, layout.instances, 1))
     stations["room"] = np.where(layout.split, layout.room / layout.instances, layout.room)[stations["op"]]
     inst, sending = _instances(old, was, layout, kept)
-    processes = np.zeros(layout.inside[:, :, 0].size, PROCESS)
+    processes = np.zeros(layout.inside[:, :, 0].size, PROCESS)  # node j's process p is the one at p * nodes + j
     stations["process"] = inst["process"][: len(stations)] if len(processes) else -1  # there each has its own
     todo = np.zeros(len(inst) + len(processes), np.int32)
     s = old._replace(stations=stations, processes=processes, inst=inst, nodes=_nodes(layout), links=links, todo=todo)
@@ -62,8 +62,9 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
     fresh["op"] = np.repeat(np.arange(len(k)), k)
     fresh["node"] = np.concatenate([np.repeat(np.arange(len(layout.cores)), layout.here[:, i]) for i in range(len(k))])
     fresh["process"] = -1
-    if layout.inside.size:  # counted node by node, as the instances are
-        of = [np.repeat(np.arange(n.size), n.ravel()) for n in np.moveaxis(layout.inside, 2, 0)]
+    if layout.inside.size:  # node by node, as the instances are counted
+        numbered = np.arange(layout.inside[:, :, 0].size).reshape(layout.inside.shape[:2]).T.ravel()
+        of = [np.repeat(numbered, layout.inside[:, :, i].T.ravel()) for i in range(len(k))]
         fresh["process"] = np.concatenate(of)
     number = np.arange(len(fresh)) - ops["first"][fresh["op"]]
     fresh["station"] = ops["station"][fresh["op"]] + np.where(ops["split"][fresh["op"]], number, 0)
@@ -84,7 +85,7 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
         if x not in place:
             place[x] = len(fresh) + len(extra)
             extra.append(old.inst[x : x + 1].copy())
-            extra[-1]["station"] = extra[-1]["process"] = -1
+            extra[-1]["station"] = -1
         elif not kept[old.inst["op"][x]]:
             for name in ("since", "share", "weight", "left", "rec", "edge"):
                 fresh[name][place[x]] = old.inst[name][x]
@@ -96,12 +97,13 @@ def _instances(old: State, was: Array, layout: Layout, kept: Array) -> tuple[Arr
 
 
 def _still(old: State, was: Any, fresh: Array, op: Any) -> None:
-    """Who stood still by itself and stays on its node still does."""
+    """Who stood still by itself and stays in its place, a node or a process, still does."""
     before = old.inst[was["first"] : was["first"] + was["k"]]
     after = fresh[op["first"] : op["first"] + op["k"]]  # a view
-    for node in np.unique(before["node"][before["until"] > 0]):
-        until = before["until"][(before["node"] == node) & (before["until"] > 0)]
-        here = np.flatnonzero(after["node"] == node)[::-1][: len(until)]
+    place = "process" if (after["process"] >= 0).all() else "node"
+    for one in np.unique(before[place][before["until"] > 0]):
+        until = before["until"][(before[place] == one) & (before["until"] > 0)]
+        here = np.flatnonzero(after[place] == one)[::-1][: len(until)]
         after["until"][here] = np.sort(until)[::-1][: len(here)]
 
 

@@ -32,7 +32,9 @@ def transit(s: Any, random: Any, x: int, q: int, e: int, now: float) -> float:
 def hold(s: Any, x: int, q: int, now: float) -> None:
     """x waits for room at q: at the end of the row, or in front if it was its turn."""
     st, me = s.stations[q], s.inst[x]
-    me.state, me.held_at = BLOCKED, now
+    me.state = BLOCKED
+    if not me.woken:
+        me.held_at = now
     if st.held < 0 or me.woken:
         me.next = st.held
         if st.held < 0:
@@ -114,6 +116,8 @@ def send(s: Any, random: Any, x: int, now: float) -> bool:
             receive(s, random, c, now)
         else:
             deliver(s, random, me.target, c, now)
+        if st.process >= 0:
+            me.woken = 0  # it had its turn: with threads about, each record is one
         me.left -= 1
         me.target = -1
         if last:

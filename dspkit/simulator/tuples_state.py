@@ -62,7 +62,7 @@ class State(NamedTuple):
     | until | of an operator, or of one instance: when it goes on; 0 for an instance that works |
     | up | of an instance: its node is up, and it does not stand still |
     | coming | of a station: records on their way to it, which have their room already |
-    | far | the same without room: from another process, on their way or in the inbox of the station's |
+    | far | of a station: records from other processes that have no room yet, on their way or in its process's inbox |
     | stuck | of a process: its thread waits at a full station |
     | knocked | of a station: since when its process's thread waits there; inf if it does not |
     | process | of an instance, a station: where it is; -1 where processes are not told apart |

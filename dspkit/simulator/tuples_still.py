@@ -70,17 +70,18 @@ def freeze(s: Any) -> None:
 
 
 @lean
-def hold(s: Any, i: int, j: int, n: int, until: float) -> None:
-    """n more of operator i's instances on node j stand still, the last ones first; they are idle for nobody.
+def hold(s: Any, i: int, place: int, n: int, until: float) -> None:
+    """n more of operator i's instances in this place stand still, the last ones first; they are idle for nobody.
 
-    Those that stand still already wait as long.
+    A place is a node, or a process where these are told apart. Those that stand still already wait as long.
     """
     op = s.ops[i]
     for x in range(op.first + op.k - 1, op.first - 1, -1):
         me = s.inst[x]
-        if me.node == j and me.until > 0.0:
+        here = place == (me.process if me.process >= 0 else me.node)
+        if here and me.until > 0.0:
             me.until = max(me.until, until)
-        elif me.node == j and n > 0:
+        elif here and n > 0:
             me.until, me.up, n = until, 0, n - 1
     for q in range(op.station, op.station + (op.k if op.split else 1)):
         st = s.stations[q]

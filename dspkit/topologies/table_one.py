@@ -38,7 +38,7 @@ class Trial:
     name: str
     tasks: int
     executors: int
-    processes: int  # workers in Storm's sense; only printed
+    processes: int  # workers in Storm's sense
     before: int
     after: int
     node: Node
