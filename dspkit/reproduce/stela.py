@@ -22,6 +22,7 @@ from ..policies.on_demand import Request, ScaleIn, ScaleOut
 from ..policies.rebalance import Rebalance
 from ..policies.stela import Stela
 from ..simulator import Simulator
+from ..topologies.app import App
 from ..topologies.table_one import SCALE_IN, TABLE_ONE, Trial
 
 if TYPE_CHECKING:
@@ -87,25 +88,20 @@ def scale_out_table(
     return pd.DataFrame(rows)
 
 
-def scale_in_table(*, draws: int = 70, seed: int = 1, trial: Trial = SCALE_IN) -> pd.DataFrame:
+def scale_in_table(*, draws: int = 70, seed: int = 1) -> pd.DataFrame:
     """Scale-in: Stela's choice of machines against `draws` of all choices, evenly spread over them.
 
     A random choice is carried out in both readings: all instances dealt anew, or only those whose machine left.
     """
     import pandas as pd
 
-    app, count = trial.app(), trial.before - trial.after
-    stela = run(Stela(requests=(ScaleIn(count, ASKED * 10.0),)), app.simulator(seed=seed), steps=STEPS, seed=seed)
+    app, asked = SCALE_IN.app(), ScaleIn(SCALE_IN.before - SCALE_IN.after, ASKED * 10.0)
+    stela = run(Stela(requests=(asked,)), app.simulator(seed=seed), steps=STEPS, seed=seed)
     acted = next(s for s in stela if s.rescaled and s.decision is not None)
     assert acted.decision is not None
     rows = [_scaled_in("stela", acted.decision.why["leave"], throughput(stela))]
-    names = list(app.plant.nodes)
-    choices = list(combinations(names, count))
-    for i in range(min(draws, len(choices))):
-        leaving = choices[i * len(choices) // min(draws, len(choices))]
-        for deal in ("all", "moved"):
-            places = without(app.topology, app.placement, leaving, names, deal=deal)
-            target = replace(app.deployment(), workers=trial.after, placement=places)
+    for deal in ("all", "moved"):
+        for leaving, target in by_lot(app, draws, deal).items():
             rows.append(_scaled_in(f"random, deal {deal}", leaving, carried_out(app.simulator(seed=seed), target)))
     return pd.DataFrame(rows)
 
@@ -118,6 +114,18 @@ def _scaled_in(strategy: str, leaving: Sequence[str], x: Sequence[float]) -> dic
         "convergence_s": convergence_s(x[ASKED:]),
         "downtime_s": downtime_s(x[ASKED:]),
     }
+
+
+def by_lot(app: App, draws: int, deal: str = "moved") -> dict[tuple[str, ...], Deployment]:
+    """`draws` of all choices of the machines that leave in scale-in, evenly spread over them, and what runs then."""
+    count, machines = SCALE_IN.before - SCALE_IN.after, list(app.plant.nodes)
+    choices = list(combinations(machines, count))
+    found = {}
+    for i in range(min(draws, len(choices))):
+        leave = choices[i * len(choices) // min(draws, len(choices))]
+        places = without(app.topology, app.placement, leave, machines, deal=deal)
+        found[leave] = replace(app.deployment(), workers=SCALE_IN.after, placement=places)
+    return found
 
 
 def kept(x: Sequence[float]) -> float:

@@ -13,15 +13,13 @@ and 5,000 s of the 200 records/s that the spouts of the authors' published Page 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ..core import Deployment
-from ..etp import convergence_s, without
+from ..etp import convergence_s
 from ..loop import run
 from ..plant import Scheduler
 from ..policies.on_demand import ScaleIn, ScaleOut
@@ -32,7 +30,7 @@ from ..simulator.job import Job
 from ..simulator.layout import Graph, Layout
 from ..topologies.app import App
 from ..topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE, Trial
-from .stela import carried_out, strategies, throughput
+from .stela import by_lot, carried_out, strategies, throughput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,15 +118,12 @@ def scale_in_heaps(
     import pandas as pd
 
     app, count = SCALE_IN.app(), SCALE_IN.before - SCALE_IN.after
-    nodes, rows = list(app.plant.nodes), []
-    choices = list(combinations(nodes, count))
-    lots = [choices[i * len(choices) // draws] for i in range(draws)]
+    rows = []
     with Heaps(app, 1e9) as calm:
         for _ in range(6):
             snapshot = calm.observe()
     target, _ = strategies()["stela"].answer(ScaleIn(count), app.topology, snapshot)  # type: ignore[attr-defined]
-    places = [without(app.topology, app.placement, leave, nodes, deal="moved") for leave in lots]
-    ends = [target, *(replace(app.deployment(), workers=SCALE_IN.after, placement=where) for where in places)]
+    ends = [target, *by_lot(app, draws).values()]
     for heap_s in heaps_s:
         kept = []
         for end in ends:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from ..core import Deployment
-from ..etp import without
 from ..policies.on_demand import ScaleIn
 from ..policies.stela import Stela
 from ..simulator import simulate_many
 from ..topologies.table_one import SCALE_IN, TABLE_ONE, Trial
-from .stela import ASKED, SETTLED, scale_out_runs, throughput
+from .stela import ASKED, SETTLED, by_lot, scale_out_runs, throughput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,16 +55,12 @@ def scale_in_by_cores(cores: Sequence[float] = CORES_IN, *, busy: float = 0.7, d
     for share in cores:
         names = list(SCALE_IN.services)
         trial = replace(SCALE_IN, services={n: (2.0 if n == names[2] else busy, share) for n in names})
-        app, nodes = trial.app(noise=0.0), list(trial.app().plant.nodes)
+        app = trial.app(noise=0.0)
         with app.simulator() as backend:
             for _ in range(6):
                 snapshot = backend.observe()
         target, _ = Stela().answer(ScaleIn(trial.before - trial.after), app.topology, snapshot)
-        choices = list(combinations(nodes, trial.before - trial.after))
-        lots = [choices[i * len(choices) // draws] for i in range(draws)]
-        places = [without(app.topology, app.placement, leaving, nodes, deal="moved") for leaving in lots]
-        runs = [snapshot.deployment, target]
-        runs += [Deployment(snapshot.deployment.parallelism, trial.after, where) for where in places]
+        runs = [snapshot.deployment, target, *by_lot(app, draws).values()]
         came = simulate_many(app.topology, app.plant, app.workload, runs, duration_s=200.0).throughput
         before, stela, *lot = came.tolist()
         kept = [x / before for x in lot]

@@ -16,18 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from ..etp import without
 from ..loop import run
 from ..plant import packed
+from ..plant.plant import JOINING
 from ..policies.on_demand import ScaleIn
 from ..policies.stela import Stela
 from ..topologies.app import App
 from ..topologies.table_one import SCALE_IN
-from .stela import ASKED, STEPS, carried_out, kept, throughput
+from .stela import ASKED, STEPS, by_lot, carried_out, kept, throughput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 Places = Mapping[tuple[str, int], str]
 RATIO = 2.2  # what the congested bolt is sent over what it can do: as in the trial of `table_one`
 RATIOS = (1.25, 1.5, RATIO, 3.5, 5.0)
-RULES = ("spread", "together", "apart")  # of `Plant.joining`
 ENTRIES = 1024  # of an executor's queue
 SIZE = 0.3  # of load, abilities and queues: shares stay, runs take a third of the time
 BUSY = 0.7  # the others at most
@@ -75,20 +73,16 @@ def in_workers(places: Places, ratio: float = RATIO, rule: str = "together", siz
     return replace(app, plant=plant, workload=app.load * size, placement=places)
 
 
-def shares_kept(app: App, *, choices: int = 70, seed: int = 1) -> tuple[float, list[float]]:
-    """Shares of the throughput before that Stela keeps, and that `choices` of the 70 by lot keep, evenly spread."""
-    count, machines = SCALE_IN.before - SCALE_IN.after, list(app.plant.nodes)
-    stela = run(Stela(requests=(ScaleIn(count, ASKED * 10.0),)), app.simulator(engine="tuples", seed=seed), steps=STEPS)
-    lots = []
-    every = list(combinations(machines, count))
-    for leave in (every[i * len(every) // choices] for i in range(choices)):
-        places = without(app.topology, app.placement, leave, machines, deal="moved")
-        target = replace(app.deployment(), workers=SCALE_IN.after, placement=places)
-        lots.append(kept(carried_out(app.simulator(engine="tuples", seed=seed), target)))
-    return kept(throughput(stela)), lots
+def shares_kept(app: App, *, draws: int = 70, seed: int = 1) -> tuple[float, list[float]]:
+    """Shares of the throughput before that Stela keeps, and that `draws` of the 70 choices by lot keep."""
+    asked = ScaleIn(SCALE_IN.before - SCALE_IN.after, ASKED * 10.0)
+    stela = run(Stela(requests=(asked,)), app.simulator(engine="tuples", seed=seed), steps=STEPS)
+    targets = by_lot(app, draws).values()
+    lots = [carried_out(app.simulator(engine="tuples", seed=seed), target) for target in targets]
+    return kept(throughput(stela)), [kept(lot) for lot in lots]
 
 
-def workers_table(ratios: Sequence[float] = RATIOS, rules: Sequence[str] = RULES, *, choices: int = 70) -> pd.DataFrame:
+def workers_table(ratios: Sequence[float] = RATIOS, rules: Sequence[str] = JOINING, *, draws: int = 70) -> pd.DataFrame:
     """A row for each start, rule and ratio: shares kept by Stela and by lot; ratios other than RATIO by one rule."""
     import pandas as pd
 
@@ -96,9 +90,10 @@ def workers_table(ratios: Sequence[float] = RATIOS, rules: Sequence[str] = RULES
     for start, places in starts().items():
         for rule in rules:
             for ratio in ratios if rule == "together" else set(ratios) & {RATIO}:
-                stela, lots = shares_kept(in_workers(places, ratio, rule), choices=choices)
+                stela, lots = shares_kept(in_workers(places, ratio, rule), draws=draws)
                 row = {"eighth": start, "rule": rule, "ratio": ratio, "stela": stela, "worst": min(lots)}
                 row |= {"middle": median(lots), "best": max(lots)}
                 row |= {f"lose_{x}": fmean(lot <= 1 - x / 100 for lot in lots) for x in (40, 80)}
+                row["twice"] = fmean(stela >= 2 * lot for lot in lots)
                 rows.append(row)
     return pd.DataFrame(rows)

@@ -1,6 +1,7 @@
 """Stela's scale-in in Storm's workers: the simulator against a steady state worked out apart from it, and the paper."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from statistics import fmean
 
@@ -72,6 +73,7 @@ def test_a_chain_loses_at_each_stage_that_shares_workers_with_a_full_bolt(ratio)
 @pytest.mark.parametrize("start", list(starts()))
 @pytest.mark.parametrize("leave", [(0, 1, 2, 3), (2, 3, 4, 5), (1, 3, 5, 7), (3, 4, 5, 6)])
 def test_the_simulator_agrees_with_the_steady_state(start, leave):
+    """The least sink counts some 10,000 records, whose chance is below 2 %; what is left settles slowly. Seeds are fixed."""
     app = in_workers(starts()[start])
     gone = [MACHINES[j] for j in leave]
     places = etp.without(app.topology, app.placement, gone, MACHINES, deal="moved")
@@ -89,12 +91,27 @@ def test_the_simulator_agrees_with_the_steady_state(start, leave):
 def test_an_executor_a_worker_is_blocked_by_nobody():
     """As in all six of the paper's scale-out trials: there each operator does what it can."""
     app = in_workers(starts()["rank"])
-    able = {name: 1 / service.seconds_per_record for name, service in app.plant.services.items()}
-    alone = {who: (node, i) for i, (who, node) in enumerate(app.placement.items())}
-    load = app.load.rate(0.0)
-    found = steady(app.topology, able, load, alone)
-    assert found["filter"] == found["aggregate"] == pytest.approx(load / RATIO)
-    assert found["store"] == found["rank"] == pytest.approx(load / RATIO / 2)
+    app = replace(app, plant=replace(app.plant, processes=15))
+    load, sim = app.load.rate(0.0), app.simulator(engine="tuples", window_s=600.0, seed=5)
+    assert set(Counter(seats(app.plant, app.placement, {}).values()).values()) == {1}
+    sim.observe()
+    found = sim.observe().operators
+    assert found["parse"].processing_rate == pytest.approx(load, rel=0.02)
+    for name, share in {"filter": 1, "aggregate": 1, "store": 0.5, "rank": 0.5}.items():
+        assert found[name].processing_rate == pytest.approx(load / RATIO * share, rel=0.03)
+
+
+def test_two_machines_have_an_etp_of_0_as_the_paper_says():
+    for name, places in starts().items():
+        app = in_workers(places)
+        sim = app.simulator(engine="tuples", seed=5)
+        for _ in range(9):
+            seen = sim.observe()
+        shares = etp.etp(app.topology, seen)
+        sums = Counter(dict.fromkeys(MACHINES, 0.0))
+        for (operator, _), machine in places.items():
+            sums[machine] += shares[operator]
+        assert name == "packed" or sorted(sums.values())[:3].count(0) == 2
 
 
 def test_who_comes_to_a_machine():
@@ -111,7 +128,7 @@ def test_who_comes_to_a_machine():
 @pytest.mark.parametrize("start", list(starts()))
 def test_two_to_five_times(start):
     """What the paper's two choices by lot lost, 2 to 5 times Stela's throughput, is within what others lose here."""
-    stela, lots = shares_kept(in_workers(starts()[start], size=0.1), choices=35)
+    stela, lots = shares_kept(in_workers(starts()[start], size=0.1), draws=35)
     assert stela > 0.7
     assert 2 < stela / min(lots) < 5
     assert np.mean([lot > stela * 1.02 for lot in lots]) < 0.1  # Stela's is among the best

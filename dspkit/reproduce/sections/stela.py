@@ -102,6 +102,7 @@ def _workers(found: Found) -> dict[str, str]:
     by_rule = [(RULES[r], *_ranges(known[(known.ratio == RATIO) & (known.rule == r)])) for r in RULES]
     by_ratio = [(f"{x:g}", *_ranges(g)) for x, g in known[known.rule == "together"].groupby("ratio")]
     words = "Stela keeps | worst by lot | middle by lot | best by lot | lots that lose 40 % or more | 80 % or more"
+    words += " | that keep half of Stela's or less"
     head = (*words.split(" | "), "Stela over the worst", "Stela over the middle")
     return {
         "workers": grid(("those that come to a machine join", *head), by_rule),
@@ -111,7 +112,8 @@ def _workers(found: Found) -> dict[str, str]:
 
 def _ranges(x: Any) -> list[str]:
     shares = [
-        f"{x[c].min():.0%} to {x[c].max():.0%}" for c in ("stela", "worst", "middle", "best", "lose_40", "lose_80")
+        f"{x[c].min():.0%} to {x[c].max():.0%}"
+        for c in ("stela", "worst", "middle", "best", "lose_40", "lose_80", "twice")
     ]
     return [*shares, _times(x.stela / x.worst), _times(x.stela / x.middle)]
 
