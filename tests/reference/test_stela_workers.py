@@ -73,7 +73,7 @@ def test_a_chain_loses_at_each_stage_that_shares_workers_with_a_full_bolt(ratio)
 @pytest.mark.parametrize("start", list(starts()))
 @pytest.mark.parametrize("leave", [(0, 1, 2, 3), (2, 3, 4, 5), (1, 3, 5, 7), (3, 4, 5, 6)])
 def test_the_simulator_agrees_with_the_steady_state(start, leave):
-    """The least sink counts some 10,000 records, whose chance is below 2 %; what is left settles slowly. Seeds are fixed."""
+    """The least sink counts some 10,000 records: chance is below 2 %, the seed is fixed; the rest settles slowly."""
     app = in_workers(starts()[start])
     gone = [MACHINES[j] for j in leave]
     places = etp.without(app.topology, app.placement, gone, MACHINES, deal="moved")
