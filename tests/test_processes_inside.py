@@ -15,7 +15,7 @@ from dspkit.simulator.layout import graph, layout
 from dspkit.simulator.tuples import Tuples
 from strategies import topologies
 from test_processes import APART, FORK, fork, rates, service
-from test_tuples import numbers, plants, play
+from test_tuples import disturbed, numbers, plants, play
 
 
 def chained(state, lines, at):
@@ -57,21 +57,13 @@ def test_nobody_waits_for_nothing(data):
     topology = data.draw(topologies(most=5))
     plant = replace(data.draw(plants(topology)), processes=data.draw(st.integers(1, 3)))
     k = {name: data.draw(st.integers(1, 4)) for name in topology.order}
-    seated, now, n = {}, 0.0, len(topology.order)
+    seated, now = {}, 0.0
     engine = Tuples(graph(topology), numbers(topology, plant, k, seated=seated), np.random.default_rng(0))
     for _ in range(data.draw(st.integers(2, 6))):
         play(engine, topology, data.draw(st.sampled_from([2.0, 30.0])), 8.0)
         now += 8.0
         nobody_waits_for_nothing(engine._state)
-        event = data.draw(st.sampled_from(["rescale", "pause", "lose", "fault", "nothing"]))
-        if event == "rescale":
-            k = {name: data.draw(st.integers(1, 4)) for name in topology.order}
-        if event in ("rescale", "fault"):
-            engine.change(numbers(topology, plant, k, now, seated))
-        if event == "pause":
-            engine.pause(np.array([data.draw(st.sampled_from([0.0, 3.0, 12.0])) for _ in range(n)]))
-        if event == "lose":
-            engine.lose(np.array([data.draw(st.sampled_from([0.0, 0.4, 1.0])) for _ in range(n)]))
+        k = disturbed(data, engine, topology, plant, k, now, seated)
 
 
 def seated(topology, plant, places, before=None):

@@ -75,6 +75,21 @@ def plants(draw, topology):
     return Plant(services, nodes, network=network, faults=tuple(faults), processes=processes, joining=joining)
 
 
+def disturbed(data, engine, topology, plant, k, now, seated):
+    """A rescale, a pause, a loss, a fault or nothing; the instances that run from then on."""
+    n = len(topology.order)
+    event = data.draw(st.sampled_from(["rescale", "pause", "lose", "fault", "nothing"]))
+    if event == "rescale":
+        k = {name: data.draw(st.integers(1, 6)) for name in topology.order}
+    if event in ("rescale", "fault"):
+        engine.change(numbers(topology, plant, k, now, seated))
+    if event == "pause":
+        engine.pause(np.array([data.draw(st.sampled_from([0.0, 3.0, 12.0])) for _ in range(n)]))
+    if event == "lose":
+        engine.lose(np.array([data.draw(st.sampled_from([0.0, 0.4, 1.0])) for _ in range(n)]))
+    return k
+
+
 @given(st.data())
 @settings(max_examples=120)
 def test_whatever_happens_every_record_is_somewhere(data):
@@ -88,15 +103,7 @@ def test_whatever_happens_every_record_is_somewhere(data):
     n, now = len(topology.order), 0.0
     queue, offered, ended, lost = np.zeros(n), 0.0, 0.0, 0.0
     for _ in range(data.draw(st.integers(2, 8))):
-        event = data.draw(st.sampled_from(["rescale", "pause", "lose", "fault", "nothing"]))
-        if event == "rescale":
-            k = {name: data.draw(st.integers(1, 6)) for name in topology.order}
-        if event in ("rescale", "fault"):
-            engine.change(numbers(topology, plant, k, now, seated))
-        if event == "pause":
-            engine.pause(np.array([data.draw(st.sampled_from([0.0, 3.0, 12.0])) for _ in range(n)]))
-        if event == "lose":
-            engine.lose(np.array([data.draw(st.sampled_from([0.0, 0.4, 1.0])) for _ in range(n)]))
+        k = disturbed(data, engine, topology, plant, k, now, seated)
         seconds = data.draw(st.sampled_from([0.5, 8.0]))
         play(engine, topology, data.draw(st.sampled_from([0.0, 2.0, 30.0])), seconds, pieces=3)
         now += seconds
