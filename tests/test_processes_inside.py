@@ -96,24 +96,30 @@ def test_a_share_of_what_waits_for_a_thread_is_lost_and_the_rest_is_worked_off()
     assert engine.mass == 0
 
 
-def test_a_loss_lets_all_go_on_for_whom_there_is_room_now():
-    """Two senders and a thread wait for a full queue of ten; all that waits there goes, so nobody waits any more."""
+@pytest.mark.parametrize("seed", range(8))
+def test_a_loss_lets_all_go_on_for_whom_there_is_room_now(seed):
+    """The thread waits first, with a single record, then two senders; half of what the full queue holds is lost."""
     join = Topology(("a", "b", "far", "end"), (("a", "end"), ("b", "end"), ("far", "end")))
     plant = Plant({name: service(100) for name in join.order} | {"end": service(0.01)}, {"n": Node(), "m": Node()},
                   processes=1)  # fmt: skip
-    engine = made(plant, {(name, 0): "m" if name == "far" else "n" for name in join.order}, join)
-    play(engine, join, 1.0, 15.0)
-    end = engine._state.stations[3]
-    assert end["held"] >= 0
+    places = {(name, 0): "m" if name == "far" else "n" for name in join.order}
+    engine = Tuples(graph(join), seated(join, plant, places)[0], np.random.default_rng(seed), "even")
+    for rates_now in ([0.0, 0.0, 12 / 13, 0.0], [1.0, 1.0, 0.0, 0.0]):  # one in service, ten wait, the twelfth is stuck
+        engine.play(np.array([rates_now]), np.array([13.5]), np.ones(4))
+    state = engine._state
+    assert state.processes["n"].tolist() == [0, 1] or state.processes["n"].tolist() == [1, 0]
+    end = state.stations[3]
     assert np.isfinite(end["knocked"])
-    engine.lose(np.array([0.0, 0.0, 0.0, 0.9]))
+    assert end["held"] >= 0
+    engine.lose(np.array([0.0, 0.0, 0.0, 0.5]))
     play(engine, join, 0.0, 1e-3)
     assert engine._state.stations[3]["held"] < 0
     nobody_waits_for_nothing(engine._state)
 
 
-def test_waiting_begins_where_the_record_arrives():
-    found = rates(FORK, fork(2, network=Link(delay_s=0.5)), workload.Constant(4), APART)
+@pytest.mark.parametrize("processes", [0, 2])
+def test_waiting_begins_where_the_record_arrives(processes):
+    found = rates(FORK, fork(processes, network=Link(delay_s=0.5)), workload.Constant(4), APART)
     assert found["fast"].waited_s == pytest.approx(0.0, abs=1e-6)
     assert found["slow"].waited_s == pytest.approx(0.0, abs=1e-6)
 
