@@ -158,6 +158,16 @@ def test_seats(first, later, processes, joining):
         before = after
 
 
+def test_apart_takes_an_empty_process_before_a_new_one():
+    plant, sat, places = Plant({}, processes=1, joining="apart"), {}, {}
+    for i in range(4):
+        places |= {("a", i): "n"}
+        sat = seats(plant, places, sat)
+    assert [process for _, process in sat.values()] == [0, 1, 2, 3]
+    sat = seats(plant, {who: node for who, node in places.items() if who != ("a", 1)}, sat)
+    assert seats(plant, places, sat)["a", 1] == ("n", 1)
+
+
 @pytest.mark.parametrize("joining", JOINING)
 def test_who_sits_where_after_a_rescale_decides_the_throughput(joining):
     """Two instances of fast join the node of slow, in whose process only what slow lets through arrives."""
