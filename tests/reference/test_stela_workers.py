@@ -70,8 +70,15 @@ def test_a_chain_loses_at_each_stage_that_shares_workers_with_a_full_bolt(ratio)
     assert [seen[name] * ratio / 200 for name in "cd"] == pytest.approx([part, part**2], rel=0.05)
 
 
-@pytest.mark.parametrize("start", list(starts()))
-@pytest.mark.parametrize("leave", [(0, 1, 2, 3), (2, 3, 4, 5), (1, 3, 5, 7), (3, 4, 5, 6)])
+QUICK, CHOICES = {"filter", "packed"}, [(0, 1, 2, 3), (2, 3, 4, 5), (1, 3, 5, 7), (3, 4, 5, 6)]
+CASES = [
+    pytest.param(start, leave, marks=() if start in QUICK and leave in CHOICES[:3] else pytest.mark.slow)
+    for start in starts()
+    for leave in CHOICES
+]
+
+
+@pytest.mark.parametrize(("start", "leave"), CASES)
 def test_the_simulator_agrees_with_the_steady_state(start, leave):
     """The least sink counts some 10,000 records: chance is below 2 %, the seed is fixed; the rest settles slowly."""
     app = in_workers(starts()[start])
@@ -125,7 +132,7 @@ def test_who_comes_to_a_machine():
         assert len({worker for who, worker in now.items() if worker != before[who]}) == 4
 
 
-@pytest.mark.parametrize("start", list(starts()))
+@pytest.mark.parametrize("start", [x if x == "rank" else pytest.param(x, marks=pytest.mark.slow) for x in starts()])
 def test_two_to_five_times(start):
     """What the paper's two choices by lot lost, 2 to 5 times Stela's throughput, is within what others lose here."""
     stela, lots = shares_kept(in_workers(starts()[start], size=0.1), draws=35)
