@@ -224,6 +224,7 @@ for function in (live.broken, live.swallow):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_of_its_own_leaves_nothing_whether_it_fails_or_is_terminated(tmp_path: Path) -> None:
     """Spark and the temporary checkpoint go with the job; of one that is terminated, Java removes it."""

@@ -17,9 +17,10 @@ from dspkit.spark import SparkJob, TraceSource, arrow, dataframe, frame, keyed, 
 from dspkit.spark.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
+UTILISATIONS = [0.6, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.2, 1.0))]
 
 
-@pytest.mark.parametrize("utilisation", [0.2, 0.6, 1.0])
+@pytest.mark.parametrize("utilisation", UTILISATIONS)
 def test_the_true_rate_is_that_of_the_operator_however_busy_it_is(utilisation: float) -> None:
     """5 ms a record: 200 records/s for an instance, whether it waits, or is never done."""
     rate = 200 * utilisation if utilisation < 1 else 260.0
@@ -34,7 +35,7 @@ NAP = "SELECT id, event_s FROM input WHERE reflect('java.lang.Thread', 'sleep', 
 SUM = "SELECT id, event_s FROM input WHERE aggregate(sequence(1, id % 2 + 30000), 0L, (a, x) -> a + x) > 0"
 
 
-@pytest.mark.parametrize("utilisation", [0.2, 0.6, 1.0])
+@pytest.mark.parametrize("utilisation", UTILISATIONS)
 def test_the_true_rate_of_a_query_is_that_of_its_work_in_java(utilisation: float) -> None:
     """20 ms a record, of which Python sees nothing but how long it took; a frame costs it some 0.2 ms."""
     rate = 50 * utilisation if utilisation < 1 else 65.0
@@ -181,6 +182,7 @@ def test_where_the_jar_cannot_be_used_one_line_says_so(mode: str, caplog: pytest
     ]
 
 
+@pytest.mark.slow
 def test_the_demo_tells_that_its_answers_are_right_and_leaves_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     live.spark("realtime")
     demo.main(["--seconds", "10"])
