@@ -13,40 +13,28 @@ from dspkit.plant import Link, Node, Service, seats
 from dspkit.simulator import Simulator, tuples_state
 from dspkit.simulator.layout import graph, layout
 from dspkit.simulator.tuples import Tuples
+from dspkit.simulator.tuples_still import waiting
 from strategies import topologies
 from test_processes import APART, FORK, fork, rates, service
-from test_tuples import disturbed, numbers, plants, play
-
-
-def chained(state, lines, at):
-    """The slots that wait at this one of stations or processes, in order."""
-    found, c = [], int(lines["head"][at])
-    for _ in range(int(lines["n"][at])):
-        found.append(c)
-        c = int(state.recs["next"][c])
-    return found
+from test_tuples import disturbed, numbers, plants, play, unused
 
 
 def nobody_waits_for_nothing(state):
     """A thread waits only before a full queue, and so does a sender; each slot is in one place and counted there."""
-    free, c = [], int(state.g["free"][0])
-    while c >= 0:
-        free.append(c)
-        c = int(state.recs["next"][c])
     heap, st = state.heaps[0], state.stations
     due = state.who[int(heap["base"]) + int(heap["hole"]) : int(heap["base"]) + int(heap["n"])]
     way = [-1 - int(c) for c in due if c < 0]
-    inboxes = [chained(state, state.processes, p) for p in range(len(state.processes))]
+    inboxes = [waiting(state, state.processes, p) for p in range(len(state.processes))]
     inside = [c for inbox in inboxes for c in inbox]
-    queued = [c for q in range(len(st)) for c in chained(state, st, q)]
+    queued = [c for q in range(len(st)) for c in waiting(state, st, q)]
     busy = [int(x["rec"]) for x in state.inst if x["state"] != tuples_state.IDLE]
-    assert sorted([*free, *way, *inside, *queued, *busy]) == list(range(len(state.recs)))
+    assert sorted([*unused(state), *way, *inside, *queued, *busy]) == list(range(len(state.recs)))
     assert np.bincount(state.recs["station"][[*way, *inside]], minlength=len(st)).tolist() == st["far"].tolist()
     full = st["n"] + st["coming"] + 1 > st["room"]
-    threads = {int(state.recs["station"][inbox[0]]) for inbox in inboxes if inbox}
+    threads = {int(state.recs["station"][inbox[0]]) for inbox in inboxes if len(inbox)}
     assert all(full[q] and not state.ops["drops"][st["op"][q]] for q in threads)
     assert set(np.flatnonzero(np.isfinite(st["knocked"]))) == threads
-    assert [bool(stuck) for stuck in state.processes["stuck"]] == [bool(inbox) for inbox in inboxes]
+    assert [bool(stuck) for stuck in state.processes["stuck"]] == [len(inbox) > 0 for inbox in inboxes]
     paused = state.ops["paused"][st["op"]] == 1
     assert (full | paused)[st["held"] >= 0].all()
 
@@ -131,9 +119,9 @@ def test_the_order_before_the_thread_outlives_a_change():
     engine.change(seated(FORK, fork(1), APART | {("a", 1): "m"})[0])
     state = engine._state
     (p,) = np.flatnonzero(state.processes["n"])
-    waiting = chained(state, state.processes, p)
-    assert (np.diff(state.recs["since"][waiting]) >= 0).all()
-    of = state.stations["op"][state.recs["station"][waiting]].tolist()
+    there = waiting(state, state.processes, p)
+    assert (np.diff(state.recs["since"][there]) >= 0).all()
+    of = state.stations["op"][state.recs["station"][there]].tolist()
     assert set(of) == {1, 2}
     assert abs(of.count(1) - of.count(2)) < 30
 
@@ -148,9 +136,9 @@ def test_two_inboxes_become_one_in_the_order_of_arrival():
     engine.change(seated(FORK, plant, {("a", 0): "m", ("slow", 0): "n", ("fast", 0): "n"})[0])
     state = engine._state
     (p,) = np.flatnonzero(state.processes["n"])
-    waiting = chained(state, state.processes, p)
-    assert (np.diff(state.recs["since"][waiting]) >= 0).all()
-    assert (np.diff(state.recs["station"][waiting].astype(int)) != 0).sum() > 100  # well mixed
+    there = waiting(state, state.processes, p)
+    assert (np.diff(state.recs["since"][there]) >= 0).all()
+    assert (np.diff(state.recs["station"][there].astype(int)) != 0).sum() > 100  # well mixed
 
 
 def test_what_is_on_its_way_to_an_instance_that_stays_still_comes_to_it():

@@ -129,12 +129,18 @@ def test_whatever_happens_every_record_is_somewhere(data):
         assert 0 <= w.stopped <= seconds * (1 + 1e-9)
 
 
+def unused(state):
+    """The slots that hold no record."""
+    free, slot = [], int(state.g["free"][0])
+    while slot >= 0:
+        free.append(slot)
+        slot = int(state.recs["next"][slot])
+    return free
+
+
 def inside(state):
     """Source records inside, counted from the records themselves."""
-    free, slot = set(), int(state.g["free"][0])
-    while slot >= 0:
-        free.add(slot)
-        slot = int(state.recs["next"][slot])
+    free = set(unused(state))
     held = {int(x["rec"]) for x in state.inst if x["state"] >= tuples_state.SENDING}
     rest = sum(state.recs["share"][c] for c in range(len(state.recs)) if c not in free | held)
     for x in state.inst[state.inst["state"] >= tuples_state.SENDING]:

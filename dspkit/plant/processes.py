@@ -27,6 +27,8 @@ Seats = Mapping[tuple[str, int], tuple[str, int]]  # (operator, index of the ins
 def seats(plant: Plant, places: Places, before: Seats) -> dict[tuple[str, int], tuple[str, int]]:
     """Where all instances sit when they go from `before` to these places. Who stays on its node stays in its process.
 
+    Nobody sits anywhere if the plant tells no processes apart.
+
     >>> two = Plant({}, processes=2, joining="together")
     >>> first = seats(two, {("a", 0): "n", ("a", 1): "n", ("a", 2): "n"}, {})
     >>> sorted(first.values())
@@ -35,6 +37,8 @@ def seats(plant: Plant, places: Places, before: Seats) -> dict[tuple[str, int], 
     >>> later["b", 0], later["b", 1]
     (('n', 1), ('n', 1))
     """
+    if not plant.processes:
+        return {}
     found = {who: seat for who, seat in before.items() if places.get(who) == seat[0]}
     crowd = {node: [0] * plant.processes for node in set(places.values())}
     for node, process in found.values():

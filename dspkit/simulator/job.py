@@ -31,7 +31,7 @@ class Job:
         edges = {t for f in plant.faults if not isinstance(f, Silence) for t in (f.at_s, f.until_s) if t < math.inf}
         self._changes = sorted(edges)  # each is taken off as it is done
         self.where = self._places(0.0)
-        self.seats = seats(plant, self.where, {}) if plant.processes else {}
+        self.seats = seats(plant, self.where, {})
         self.layout = self._layout(0.0)
         self.engine = make(graph(topology), self.layout)
 
@@ -70,9 +70,8 @@ class Job:
             self.engine.change(self.layout)
 
     def _move(self, where: Places, t: float, dead: Collection[str] = ()) -> None:
-        before, sat, self.where = self.where, self.seats, where
-        if self.plant.processes:
-            self.seats = seats(self.plant, where, self.seats)
+        before, self.where = self.where, where
+        sat, self.seats = self.seats, seats(self.plant, where, self.seats)
         if before != where and self.plant.pause_kind == "restart":
             self._lose(np.ones(len(self.order)))
         self.layout = self._layout(t)
