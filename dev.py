@@ -7,7 +7,8 @@
     app     the notebooks as pages of sliders and charts, without their code (Voilà); not the one with Spark
     demo    word count on a local Spark under a policy, for two minutes; leaves a report (--help: what can be set)
     test    run the tests                   report  run a notebook, write one HTML file to reports/
-    bench   time the claims we make         lint    check style, formatting and types
+    bench   time the claims we make         lint    check style, formatting, types and prose
+    fuzz    feed the parsers of others' files mutated input, ten minutes each (ARGS="markdown --seconds 60")
     reproduce  make the papers' tables again, and docs/reproduction.md of them (--only stela; some 25 minutes)
     jar     compile the Spark part's Java again (needs a JDK of 17 or newer)
     setup   make or repair .venv, no more   clean   remove what these commands made; keep runs/ and reports/
@@ -76,18 +77,29 @@ def browser() -> list[str]:
 
 def lint(here: Environment, args: list[str]) -> None:
     worst = 0
-    for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "dspkit", "benchmarks"]):
-        say(" ".join(words))
+    modules = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "dspkit", "benchmarks", "reproduction"])
+    for words in (*[["-m", *module, *args] for module in modules], [".ci/prose.py"]):
+        say(" ".join(words).removeprefix("-m "))
         started = time.monotonic()
-        code, _ = run([here.python, "-m", *words, *args], here.variables(), here.root)
+        code, _ = run([here.python, *words], here.variables(), here.root)
         say(f"  {'fine' if code == 0 else f'exit code {code}'} after {time.monotonic() - started:.1f} s")
         worst = worst or code
     sys.exit(worst)
 
 
+def fuzzer(here: Environment) -> None:
+    """Install atheris, which no other command needs and which exists for few machines."""
+    if run([here.python, "-c", "import atheris"], here.variables(), here.root, quiet=True)[0] == 0:
+        return
+    say("installing the fuzzer")
+    pip = [here.python, "-m", "pip", "install", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+    if run([*pip, "-r", here.root / ".ci" / "fuzz.txt"], here.variables(), here.root)[0]:
+        sys.exit("dev: atheris could not be installed; it needs Linux on x86_64 with Python 3.11 to 3.13")
+
+
 def clean(here: Environment) -> None:
     started = time.monotonic()
-    made = [here.root / name for name in (".venv", ".cache", "build", "dist", "derby.log")]
+    made = [here.root / name for name in (".venv", ".cache", "build", "logs", "dist", "derby.log")]
     for folder, below, _ in os.walk(here.root):
         made += [Path(folder, name) for name in below if name in CACHES.split() or name.endswith(".egg-info")]
         below[:] = [n for n in below if Path(folder, n) not in made and n not in (".git", "runs", "reports")]
@@ -110,15 +122,18 @@ def main(command: str, args: list[str]) -> None:
         "test": ["-m", "pytest", *args],
         "bench": ["-m", "benchmarks", *args],
         "report": ["-m", "dspkit", "report", *(args or [workspace.START])],
-        "demo": ["-m", "dspkit.apps.demo", *args],
-        "reproduce": ["-m", "dspkit.reproduce", *args],
-        "jar": ["-m", "dspkit.spark.jar", *args],
+        "demo": ["-m", "dspkit.demo", *args],
+        "reproduce": ["-m", "reproduction", *args],
+        "jar": ["-m", "dspkit.spark.runtime.jar", *args],
         "lock": [".ci/lock.py", *args],
+        "fuzz": ["tests/fuzz.py", *args],
     }
     if command == "clean":
         clean(here)
     elif command in (*modules, "lab", "app", "lint", "setup"):
         here.ensure()
+        if command == "fuzz":
+            fuzzer(here)
         if command in modules:
             say(f"{command}: python {' '.join(modules[command])}")
             become(here, *modules[command])

@@ -1,8 +1,8 @@
-"""The notebooks as one course: `python .ci/course.py` writes the index and, below each title, what is before and after.
+"""The notebooks as one course: `python .ci/course.py` writes the index and, below each title, links to the neighbours.
 
-What is said of a notebook stands in its metadata: {"dspkit": {"learn": "one line", "minutes": 15, "after": ["00"]}}. A
-picture notebooks/images/NAME_N.png is shown below the N-th view, for readers who have no kernel: a code host's, say.
-Only the standard library.
+The description of a notebook is in its metadata: {"dspkit": {"learn": "one line", "minutes": 15, "after": ["00"]}}. A
+picture notebooks/images/NAME_N.png is shown below the N-th view, for readers without a kernel (on a code host, say).
+This script needs only the standard library.
 """
 
 import json
@@ -18,18 +18,18 @@ VIEWS = ("Compare(", "EtpPicker(", "Explorer(", "Lesson(", "Live(", "Sensitivity
 HEAD = """# The notebooks
 
 {count} notebooks, from a first run to metrics of your own. **Start with [00](00_start.ipynb)**: it takes five minutes, and
-all the others build on it. After that take them in order, or go straight to the one you need: each runs alone, by *Run All
-Cells*, and says at its head what it helps to have seen.
+all the others build on it. Then work through them in order, or open the one you need: each is self-contained (*Run All
+Cells*) and names the notebooks to read first.
 
-| | notebook | what you will learn | minutes | good to have seen |
+| | notebook | what you will learn | minutes | read first |
 |---|---|---|---|---|
 """  # noqa: E501
 TAIL = """
-Every view with sliders shows its own code, and the settings that make its picture again. A run leaves as one HTML file by
-*Export report*; a whole notebook by `python -m dspkit report notebooks/00_start.ipynb`. `make app` serves the notebooks as
-pages of sliders without code. Only 02 needs Spark, which brings its own Java; on Binder everything is there already.
+Every view with sliders shows its own code and the settings that reproduce it. *Export report* saves a run as one HTML file;
+`python -m dspkit report notebooks/00_start.ipynb` does the same for a whole notebook. `make app` serves the notebooks as
+pages of sliders without code. Only 02 needs Spark, which brings its own Java; on Binder everything is installed already.
 
-No kernel? The pictures below the views show what comes up.
+Without a kernel, the pictures below the views show how they look.
 """  # noqa: E501
 
 
@@ -64,8 +64,8 @@ def navigation(name: str, notebooks: dict[str, dict]) -> list[str]:
     at = names.index(name)
     parts = [f"[All notebooks](README.md) · {told['minutes']} minutes"]
     if name[:2] != "00":
-        parts.append(f"runs alone; good to have seen: {', '.join(told['after'])}")
-    for word, other in (("before", at - 1), ("next", at + 1)):
+        parts.append(f"self-contained; read first: {', '.join(told['after'])}")
+    for word, other in (("previous", at - 1), ("next", at + 1)):
         if 0 <= other < len(names):
             parts.append(f"{word}: [{title(notebooks[names[other]])}]({names[other]}.ipynb)")
     return [" · ".join(parts)]
@@ -76,7 +76,7 @@ def cell(name: str, source: list[str], tag: str) -> dict:
 
 
 def written(name: str, notebooks: dict[str, dict]) -> dict:
-    """The notebook with its navigation, and a picture below each view that has one."""
+    """Return the notebook with its navigation, and a picture below each view that has one."""
     notebook = notebooks[name]
     tags = {NAV, PICTURE}
     bare = [c for c in notebook["cells"] if not tags & set(c["metadata"].get("tags", ()))]
@@ -84,17 +84,17 @@ def written(name: str, notebooks: dict[str, dict]) -> dict:
     for each in bare[1:]:
         cells.append(each)
         source = "".join(each["source"])
-        if each["cell_type"] == "code" and any(f"ui.{view}" in source or f"ui.Live{view}" in source for view in VIEWS):
+        if each["cell_type"] == "code" and any(view in source for view in VIEWS):
             views += 1
             picture = f"images/{name}_{views}.png"
             if (NOTEBOOKS / picture).exists():
-                words = f"![What the view above shows when it comes up, without its controls]({picture})"
+                words = f"![The view above after it has started, without its controls]({picture})"
                 cells.append(cell(f"picture-{views}", [words], PICTURE))
     return {**notebook, "cells": cells}
 
 
 def main(check: bool = False) -> int:
-    """Write what is not as it should be; with `check` only name it. How many files that is."""
+    """Write every stale file, or only name it with `check`; return the number of stale files."""
     found = sorted(path for path in NOTEBOOKS.glob("*.ipynb") if path.name[:2].isdigit())
     texts = {path: path.read_text(encoding="utf-8") for path in found}
     notebooks = {path.stem: json.loads(text) for path, text in texts.items()}

@@ -1,6 +1,6 @@
-"""The virtual environment .venv of one checkout: what it should be, what is wrong with it, how to mend it.
+"""The virtual environment .venv of one checkout: its expected contents, its faults, and their repair.
 
-Only the standard library, and only the Python that `make` was given: this runs before anything is installed.
+It needs only the standard library and the Python that `make` was given: it runs before anything is installed.
 """
 
 import contextlib
@@ -11,11 +11,16 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+MISMATCH = "DO NOT MATCH THE HASHES"  # of pip
+# They build us, and pyspark.
+BUILDERS = ("editables", "hatchling", "packaging", "pathspec", "pluggy", "setuptools", "trove-classifiers")
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"  # the PyTorch project's own builds without CUDA
 MOVED = """JUPYTER_CONFIG_DIR JUPYTER_DATA_DIR JUPYTER_RUNTIME_DIR JUPYTERLAB_SETTINGS_DIR JUPYTERLAB_WORKSPACES_DIR
     IPYTHONDIR NUMBA_CACHE_DIR MPLCONFIGDIR NPM_CONFIG_CACHE XDG_CACHE_HOME HYPOTHESIS_STORAGE_DIRECTORY"""
@@ -63,7 +68,7 @@ def version_of(info: Path) -> str:
 
 
 def bad_files(info: Path) -> list[str]:
-    """The files of one package that are missing or have changed size. Compiled files come and go: not counted."""
+    """Return the files of one package that are missing or have changed size; compiled files do not count."""
     site, bad = str(info.parent), []
     for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
         path, _, size = line.rsplit(",", 2)
@@ -78,7 +83,7 @@ def bad_files(info: Path) -> list[str]:
 
 
 class Environment:
-    """The virtual environment of one checkout: what it should be, what is wrong with it, how to mend it."""
+    """The virtual environment of one checkout: its expected contents, its faults, and their repair."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -87,34 +92,57 @@ class Environment:
         self.site = self.venv / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages"
         self.stamp = self.venv / "dspkit-stamp.json"
         self.pins = (root / "constraints.txt").read_text(encoding="utf-8")
+        cpu = root / ".ci" / "torch-cpu.txt"
+        self.cpu_hashes = cpu.read_text(encoding="utf-8") if cpu.is_file() else ""
         project = (root / "pyproject.toml").read_text(encoding="utf-8")
         self.name = canonical(re.search(r'^name = "(.+)"', project, re.MULTILINE)[1])
         # What we answer for: the locked packages, pip and the project itself. Others that you add are yours.
         self.ours = {canonical(n) for n in re.findall(r"^([\w.-]+)==", self.pins, re.MULTILINE)} | {self.name, "pip"}
         # The path is in it because the scripts in .venv/bin carry it: a moved checkout is set up again.
-        parts = (project, self.pins, sys.version.split()[0], str(root))
+        parts = (project, self.pins, self.cpu_hashes, sys.version.split()[0], str(root))
         self.wanted = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         self.held: tuple[int, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """The user's variables, with every place our tools would write to moved below .cache/."""
-        cache = self.root / ".cache"
-        ours = {"PIP_CACHE_DIR": str(cache / "pip"), "OMP_NUM_THREADS": "1", "DSPKIT_HOME": str(self.root)}
+        cache, home = self.places()
+        ours = {"PIP_CACHE_DIR": str(cache / "pip"), "OMP_NUM_THREADS": "1", "DSPKIT_HOME": str(home)}
         env = {**ours, **os.environ}  # for these, what you have set goes first
         env.update({name: str(cache / name.lower()) for name in MOVED.split()})
         temp = cache / "tmp"
         if len(str(temp)) <= 55:  # sockets are made in here, and the path of a socket ends at 108 characters
             temp.mkdir(parents=True, exist_ok=True)
             env.update(TMPDIR=str(temp), SPARK_LOCAL_DIRS=str(temp))
+        if sys.platform == "linux" and env.get("LC_ALL") in ("C", "POSIX"):
+            env["LC_ALL"] = "C.UTF-8"  # or Python does not start where the path of the checkout is not plain ASCII
         env.update(VIRTUAL_ENV=str(self.venv), SPARK_LOCAL_IP="127.0.0.1")
         env.update(PYSPARK_PYTHON=str(self.python), PYSPARK_DRIVER_PYTHON=str(self.python))
         env["PATH"] = f"{self.python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
         return env
 
-    # ---- what is wrong
+    def places(self) -> tuple[Path, Path]:
+        """Return the folders for caches, and for runs and reports: in this checkout if it is ours to write to.
+
+        Otherwise it belongs to another user, or is read-only: a folder of this user's own, in the temporary folder.
+        """
+        if self.writable():
+            return self.root / ".cache", self.root
+        own = Path(tempfile.gettempdir()) / f"dspkit-{os.getuid()}"
+        with contextlib.suppress(FileExistsError):
+            own.mkdir(mode=0o700)
+        found = own.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            sys.exit(f"dev: {own} is not a folder of yours; this checkout cannot be written to. Set TMPDIR to another.")
+        name = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
+        return own / name / "cache", own / name
+
+    def writable(self) -> bool:
+        return os.access(self.root, os.W_OK) and os.access(self.root / "pyproject.toml", os.W_OK)
+
+    # ---- faults
 
     def why_anew(self) -> str:
-        """Why .venv cannot be mended but has to be made anew; '' when it can."""
+        """Return the reason why .venv has to be created again instead of repaired, or ''."""
         if not self.venv.is_dir():
             return "there is none"
         expected = "{}.{}".format(*sys.version_info)
@@ -149,7 +177,7 @@ class Environment:
         return found
 
     def faults(self, expected: dict[str, str]) -> dict[str, str]:
-        """What is wrong, by package: existence, version, and the size of every file (0.2 s for 40,000 files)."""
+        """Return the faults per package: existence, version, and the size of every file (0.2 s for 40,000 files)."""
         found = self.installed()
         wrong = {name: "missing" for name in {"pip", *expected} if name not in found}
         for name, infos in found.items():
@@ -162,11 +190,15 @@ class Environment:
                 wrong[name] = f"{len(bad)} files missing or changed, such as {bad[0]}"
         return wrong
 
-    # ---- how to mend it
+    # ---- repair
 
     def ensure(self) -> None:
         """Make .venv complete and whole. One at a time: a second caller waits, then finds the work done."""
         started = time.monotonic()
+        if not self.writable():
+            self.must_be_whole()
+            say(f"this checkout cannot be written to: caches, runs and reports go to {self.places()[1]}")
+            return
         with open(self.root / "pyproject.toml", "r+b") as lock:  # r+: NFS only locks what is open for writing
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,6 +213,20 @@ class Environment:
             if anew or faults or not expected:
                 self.repair(anew, faults, expected)
         say(f"environment ready after {time.monotonic() - started:.1f} s")
+
+    def must_be_whole(self) -> None:
+        """End with one sentence if .venv lacks something: only its owner can repair it."""
+        expected = self.last()
+        try:
+            faults = self.why_anew() or next((f"{name}: {why}" for name, why in self.faults(expected).items()), "")
+        except OSError as error:
+            faults = str(error)
+        if faults or not expected:
+            faults = faults or "it was not set up to its end"
+            advice = "let its owner run `make setup` there (with umask 022), or clone it to a folder of your own"
+            sys.exit(
+                f"dev: .venv of this checkout cannot be used ({faults}), nor repaired, as it is not yours; {advice}."
+            )
 
     def repair(self, anew: str, faults: dict[str, str], expected: dict[str, str]) -> None:
         if anew:
@@ -224,29 +270,70 @@ class Environment:
                 for info in found.pop(name):  # pip refuses to replace a package whose list of files is lost
                     remove(info)
             elif name not in ("torch", self.name):
-                again.append(f"{name}=={expected.get(name) or version_of(found[name][0])}")
+                again.append(name)
         if again:
-            self.step(f"reinstalling {' '.join(again)}", self.pip("--force-reinstall", "--no-deps", *again))
-        if pin := re.search(r"^torch==(\S+)", self.pins, re.MULTILINE):
+            wanted = [entry for entry in self.entries() if self.name_of(entry) in again]
+            self.locked(f"reinstalling {' '.join(again)}", wanted, "--force-reinstall")
+        entries = [entry for entry in self.entries() if self.name_of(entry) != "torch"]
+        # What builds other packages comes first: pip would fetch it again by itself, without looking at its hash.
+        self.locked("installing the tools that build packages", [e for e in entries if self.name_of(e) in BUILDERS])
+        if torch := [entry for entry in self.entries() if self.name_of(entry) == "torch"]:
+            version = re.match(r"torch==([^\s;]+)", torch[0])[1]
             now = [version_of(info).partition("+")[0] for info in found.get("torch", [])]
-            if "torch" in faults or now != [pin[1]]:
-                self.torch(pin[1])
-        text = "installing the versions of constraints.txt (at first: some minutes, 2.5 GB; later: seconds)"
-        self.step(text, self.pip("-c", self.root / "constraints.txt", "-e", f"{self.root}[all,test]"))
+            if "torch" in faults or now != [version]:
+                self.torch(version, torch[0])
+        text = "installing what constraints.txt locks (at first: some minutes, 2.5 GB; later: seconds)"
+        self.locked(text, entries)
+        project = self.pip("--no-deps", "--no-build-isolation", "-e", f"{self.root}[all,test]")
+        self.step("installing this checkout itself", project)
 
-    def torch(self, version: str) -> None:
-        """Install the CPU build. Linux's plain version is several GB of CUDA, so +cpu is asked for by name first."""
-        plain, options = f"torch=={version}", ["--force-reinstall", "--no-deps"]
+    def entries(self) -> list[str]:
+        """Return the requirements of the lock, each with its marker and hashes, in one line."""
+        lines = self.pins.replace("\\\n", " ").splitlines()
+        return [" ".join(line.split()) for line in lines if re.match(r"\w", line)]
+
+    @staticmethod
+    def name_of(entry: str) -> str:
+        return canonical(re.match(r"[\w.-]+", entry)[0])
+
+    def locked(self, text: str, entries: list[str], *options: str, may_fail: bool = False) -> int:
+        """Install requirements of the lock, of which pip accepts only the files whose hashes are in it."""
+        if not entries:
+            return 0
+        wanted = self.venv / "requirements.txt"
+        wanted.write_text("\n".join(entries) + "\n", encoding="utf-8")
+        options = ("--require-hashes", "--no-deps", "--no-build-isolation", *options)
+        return self.step(text, self.pip(*options, "-r", wanted), may_fail=may_fail)
+
+    def torch(self, version: str, entry: str) -> None:
+        """Install the CPU build. Linux's plain version is several GB of CUDA, so +cpu is asked for by name first.
+
+        The CPU builds are not on PyPI: .ci/torch-cpu.txt has the hashes of those that `make lock` could reach.
+        """
+        again, cpu = ("--force-reinstall",), f"torch=={version}+cpu"
         if index := os.environ.get("TORCH_INDEX_URL"):
-            self.step(f"installing {plain} from TORCH_INDEX_URL", self.pip(*options, "--index-url", index, plain))
+            args = self.pip(*again, "--no-deps", "--index-url", index, f"torch=={version}")
+            self.step(f"installing torch=={version} from TORCH_INDEX_URL: you trust it, no hash is checked", args)
             return
         if sys.platform == "linux":
-            for place, source in (("where pip looks", []), (f"at {CPU_TORCH}", ["--index-url", CPU_TORCH])):
-                args = self.pip(*options, *source, f"{plain}+cpu")
-                if self.step(f"installing {plain}+cpu, {place}", args, may_fail=True) == 0:
+            tags = (f"-cp{sys.version_info[0]}{sys.version_info[1]}-", f"_{os.uname().machine}.whl")
+            lines = [line.split() for line in self.cpu_hashes.splitlines() if line.startswith(f"torch-{version}+cpu-")]
+            hashes = [word for name, word in lines if name.endswith("-none-any.whl") or all(t in name for t in tags)]
+            if not hashes:
+                say(f"WARNING: .ci/torch-cpu.txt has no hash of {cpu} for this Python: it is not checked.")
+            pinned = " ".join([cpu, *(f"--hash={word}" for word in hashes)])
+            for place, source in (("where pip looks", ()), (f"at {CPU_TORCH}", ("--index-url", CPU_TORCH))):
+                text = f"installing {cpu}, {place}"
+                if hashes:
+                    done = self.locked(text, [pinned], *again, *source, may_fail=True)
+                else:
+                    done = self.step(text, self.pip(*again, "--no-deps", *source, cpu), may_fail=True)
+                if done == 0:
                     return
-            say("WARNING: no CPU build of torch was found; taking pip's own choice, which may be GB of CUDA.")
-        self.step(f"installing {plain}", self.pip(*options, plain))
+            say("WARNING: no CPU build of torch was found; taking pip's own choice, which may be GB of CUDA, unlocked.")
+            self.step(f"installing torch=={version}", self.pip(*again, f"torch=={version}"))
+            return
+        self.locked(f"installing torch=={version}", [entry], *again)
 
     def pip(self, *args: object) -> list:
         return [self.python, "-m", "pip", "install", "--disable-pip-version-check", "--root-user-action=ignore", *args]
@@ -257,6 +344,7 @@ class Environment:
         env = {name: value for name, value in self.variables().items() if name not in MISLEADING}
         started = time.monotonic()
         code, output = run(args, {**env, "PIP_USER": "0"}, self.root, quiet=True, fds=self.held)
+        may_fail = may_fail and MISMATCH not in output  # a changed file is no reason to look for another one
         result = "done" if code == 0 else "not there" if may_fail else "FAILED"
         say(f"  {result} after {time.monotonic() - started:.1f} s")
         if code and not may_fail:

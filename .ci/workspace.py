@@ -1,8 +1,10 @@
-"""How JupyterLab comes up: with the index of the notebooks open beside the first of them, and without news.
+"""The start of JupyterLab: the index of the notebooks beside the first of them, and no news.
 
-Only the standard library. `python .ci/workspace.py` sets up the JupyterLab of this Python: Binder does that.
+This script needs only the standard library. `python .ci/workspace.py` sets up the
+JupyterLab of this Python: Binder does that.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -35,7 +37,8 @@ LAYOUT = {
 
 def settings(prefix: Path) -> None:
     """The settings of the JupyterLab that is installed there."""
-    _write(prefix / "share" / "jupyter" / "lab" / "settings" / "overrides.json", SETTINGS)
+    with contextlib.suppress(PermissionError):  # another user's: whatever they are
+        _write(prefix / "share" / "jupyter" / "lab" / "settings" / "overrides.json", SETTINGS)
 
 
 def layout(folder: Path) -> None:

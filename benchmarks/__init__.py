@@ -1,7 +1,7 @@
-"""What we claim about speed and size, measured again by `make bench`; one file a topic, one function a claim.
+"""Our claims on speed and size, measured by `make bench`; one file per topic, one function per claim.
 
-To add a claim, write a public function in `benchmarks/<topic>.py` that returns a `Claim`: it is found by that. Measure
-a rival beside it in the same run (`side_by_side`) where there is one, and claim the ratio.
+To add a claim, write a public function in `benchmarks/<topic>.py` that returns a `Claim`, by which it is found.
+Measure a rival in the same run (`side_by_side`) if there is one, and claim the ratio.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Claim:
-    """A measured value beside its target. `detail` holds what it was computed from.
+    """A measured value and its target; `detail` has the measurements that it was computed from.
 
     >>> Claim(131.0, "x", target=100).holds, Claim(0.4, "s", target=0.3, better="lower").holds
     (True, False)
@@ -33,9 +33,9 @@ class Claim:
 
 
 def side_by_side(rivals: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
-    """The median seconds of each rival. They take turns, so that a busy moment of the machine hits all of them.
+    """Return the median seconds of each rival; they run in turns, so that other load on the machine affects all.
 
-    One turn before the measured ones is not counted: it fills caches and compiles what is compiled on first use.
+    The first turn is not counted: it fills caches, and compiles functions that are compiled on first use.
     """
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for turn in range(repeats + 1):

@@ -25,7 +25,7 @@ def topics() -> list[str]:
 
 
 def claims(topic: ModuleType) -> Iterator[tuple[str, Callable[[], Claim]]]:
-    """The claims of a topic: its own public functions that say they return a Claim."""
+    """Return the claims of a topic: its own public functions annotated to return a Claim."""
     for name, function in inspect.getmembers(topic, inspect.isfunction):
         ours = function.__module__ == topic.__name__ and not name.startswith("_")
         if ours and function.__annotations__.get("return") in (Claim, "Claim"):
@@ -33,7 +33,7 @@ def claims(topic: ModuleType) -> Iterator[tuple[str, Callable[[], Claim]]]:
 
 
 def measure(name: str, function: Callable[[], Claim]) -> tuple[str, dict[str, Any] | None]:
-    """The line to print and the entry to keep; no entry when the claim could not be measured."""
+    """Return the line to print and the entry to keep; no entry if the claim could not be measured."""
     started = time.perf_counter()
     try:
         claim = function()
@@ -42,14 +42,14 @@ def measure(name: str, function: Callable[[], Claim]) -> tuple[str, dict[str, An
     sign, verdict = "≥" if claim.better == "higher" else "≤", "ok" if claim.holds else "short"
     line = f"{name:34} {claim.value:>10.4g} {claim.unit:9} {sign} {claim.target:<9.4g} {verdict:6}"
     told = [f"{k} {v:,.4g}" for k, v in claim.detail.items() if isinstance(v, int | float) and not isinstance(v, bool)]
-    more = f"  ({', '.join(told[:6])})" if told else ""
+    more = f"  ({', '.join(told[:8])})" if told else ""
     entry = {"value": claim.value, "unit": claim.unit, "target": claim.target, "better": claim.better}
     entry |= {"ok": claim.holds, "detail": dict(claim.detail)}
     return f"{line} {time.perf_counter() - started:6.1f} s{more}", entry
 
 
 def keep(entries: dict[str, dict[str, Any]], measured: Sequence[str]) -> None:
-    """Put these entries in the place of those topics' former ones, in one step."""
+    """Replace the former entries of these topics, atomically."""
     try:
         former = json.loads(RESULTS.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def keep(entries: dict[str, dict[str, Any]], measured: Sequence[str]) -> None:
 
 
 def main(asked: Sequence[str]) -> int:
-    """Measure these topics, or all. Exit code 1: a claim could not be measured; falling short is a result."""
+    """Measure these topics, or all; exit code 1 if a claim could not be measured. Missing a target is a result."""
     if unknown := sorted(set(asked) - set(topics())):
         print(f"got {', '.join(unknown)}; expected one of: {', '.join(topics())}", file=sys.stderr)
         return 2

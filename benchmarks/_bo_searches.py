@@ -1,4 +1,4 @@
-"""Ways to find a configuration for the jobs of `_bo_jobs`: ours, scikit-optimize's, at random, DRS, by transfer."""
+"""Searches for a configuration of the jobs of `_bo_jobs`: ours, scikit-optimize's, random, DRS, transfer."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 
 from benchmarks._bo_jobs import MOST, Job
 from dspkit.bo import Library, Model, Optimizer, Sample, Search, stop_threshold
+from dspkit.bo.search import trim
 from dspkit.bo.transfer import blend, recommend
-from dspkit.bo.trim import trim
 from dspkit.policies.drs import allocate
 from dspkit.policies.ds2 import demands
 
-CAP = 60  # real runs of a search
+CAP = 60  # most real runs of a search
 THRESHOLD = stop_threshold(0.8, 1.0)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search came to: real runs, the configuration it keeps, and whether that meets latency and rate."""
+    """The result of a search: real runs, the configuration it keeps, and whether that meets latency and rate."""
 
     runs: int
     slots: int
@@ -39,7 +39,7 @@ def _search(
     confidence: float = 0.0,
     trims: int = 0,
 ) -> Outcome:
-    """Until a run meets latency and rate with a score at the threshold, or the runs are spent; then `trims` more."""
+    """Search until a run meets latency and rate with a score at the threshold, or runs are spent; then trim."""
     told: list[tuple[Sample, bool]] = []
     ended: int | None = None
     for turn in range(CAP):
@@ -58,10 +58,10 @@ def _search(
 
 
 def _fewer(job: Job, told: Sequence[tuple[Sample, bool]]) -> tuple[int, ...] | None:
-    """Fewer slots than the best that met all."""
+    """Search with fewer slots than the best run that met everything."""
     samples = [s for s, _ in told]
     kept = max((s for s, met in told if met), key=lambda s: s.score)
-    found = trim(job.lattice, samples, kept.k, job.target_s, seed=(job.seed, len(told)))
+    found = trim(job.lattice, samples, kept.k, job.target_latency_s, seed=(job.seed, len(told)))
     return found.k if found else None
 
 
@@ -74,8 +74,8 @@ def ours(
     trims: int = 0,
     **knobs: Any,
 ) -> Outcome:
-    """dspkit's Optimizer, from the "bootstrap" set or the "base"; `whole`: all of that set runs first, as printed."""
-    search = Search(target_s=job.target_s, **knobs)
+    """Search by `dspkit.bo`, from the "bootstrap" set or the "base"; `whole`: that whole set runs first, as printed."""
+    search = Search(target_latency_s=job.target_latency_s, **knobs)
     made = Optimizer(job.lattice, search, bootstrap=start == "bootstrap", seed=job.seed)
     least = len(job.lattice.bootstrap(6)) if whole else 0
     tell = lambda s: made.tell(s.k, s.score, latency_s=s.latency_s)  # noqa: E731
@@ -83,7 +83,7 @@ def ours(
 
 
 def skopt(job: Job) -> Outcome:
-    """`skopt.Optimizer` with all its defaults."""
+    """Search by scikit-optimize with its defaults."""
     from skopt import Optimizer as Theirs
 
     with warnings.catch_warnings():
@@ -93,26 +93,34 @@ def skopt(job: Job) -> Outcome:
 
 
 def at_random(job: Job) -> Outcome:
-    """Configurations of the same box, all equally likely."""
+    """Search by uniformly random configurations of the same box."""
     drawn = np.random.default_rng(job.seed)
     return _search(job, lambda _: tuple(job.lattice.draw(drawn, 1)[0].tolist()), lambda _: None)
 
 
 def drs(job: Job, rates: str, start: str = "one", confidence: float = 0.0) -> Outcome:
-    """Until the measured latency is met or nothing changes, at most twelve times.
+    """Search until the measured latency is met or nothing changes, at most twelve times.
 
     From "one" instance each, from the throughput "base", or from the "most" of each.
     """
-    k, turn = {"one": (1,) * len(job.base), "base": job.base, "most": job.lattice.most}[start], 0
+    k, turn = {"one": (1,) * len(job.base), "base": job.base, "most": job.lattice.max_parallelism}[start], 0
     for turn in range(12):
         sample, met, seen = job.run(k, turn, confidence)
-        in_time = sample.latency_s is not None and sample.latency_s <= job.target_s
+        in_time = sample.latency_s is not None and sample.latency_s <= job.target_latency_s
         if met if confidence else in_time:
             break
         arrivals = [demands(job.topology, seen)[n] or 0.0 for n in job.topology.order]
         each = [seen.operators[n] for n in job.topology.order]
         mu = [m.true_rate if rates == "true" else m.processing_rate / m.parallelism for m in each]
-        new = tuple(allocate(arrivals, [v or 1.0 for v in mu], job.rate, target_s=job.target_s, most=[MOST] * len(k)))
+        new = tuple(
+            allocate(
+                arrivals,
+                [v or 1.0 for v in mu],
+                job.rate,
+                target_latency_s=job.target_latency_s,
+                max_parallelism=[MOST] * len(k),
+            )
+        )
         if new == k:
             break
         k = new
@@ -120,8 +128,8 @@ def drs(job: Job, rates: str, start: str = "one", confidence: float = 0.0) -> Ou
 
 
 def learned(job: Job, levels: int = 6) -> Model:
-    """The model of a whole search at this rate: its bootstrap set and what followed."""
-    made = Optimizer(job.lattice, Search(target_s=job.target_s), levels=levels, seed=job.seed)
+    """Return the model of a whole search at this rate: its bootstrap set and the further runs."""
+    made = Optimizer(job.lattice, Search(target_latency_s=job.target_latency_s), levels=levels, seed=job.seed)
     for turn in range(levels + len(job.base) + 10):
         k = made.ask()
         if k is None:
@@ -130,13 +138,13 @@ def learned(job: Job, levels: int = 6) -> Model:
         made.tell(k, sample.score, latency_s=sample.latency_s)
         if met and sample.score >= THRESHOLD and made.proposal:
             break
-    return Model(job.rate, job.base, job.lattice.most, tuple(made.samples))
+    return Model(job.rate, job.base, job.lattice.max_parallelism, tuple(made.samples))
 
 
 def transferred(job: Job, old: Sequence[Model], **options: Any) -> Outcome:
-    """Algorithm 2 at this job's rate with the models of others, then Algorithm 1 on what was really run."""
+    """Search by Algorithm 2 at this job's rate with models of others, then by Algorithm 1 on real runs."""
     library, levels = Library(job.topology.order, tuple(old)), 6
-    search = Search(target_s=job.target_s, prior=options.pop("prior", "constant"))
+    search = Search(target_latency_s=job.target_latency_s, prior=options.pop("prior", "constant"))
     incumbent = options.pop("incumbent", "measured")
 
     def ask(samples: list[Sample]) -> Any:

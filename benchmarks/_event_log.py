@@ -1,4 +1,4 @@
-"""Event logs as Spark 4.3 writes them, of any size, whose rates are known beforehand."""
+"""Event logs in the format of Spark 4.3, of any size, with known rates."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ACCUMULABLES = (
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of each batch: its tasks, and what each of them does."""
+    """A stage of each batch: its tasks, and the work of each."""
 
     tasks: int
-    came: int  # records
+    received: int  # records
     sent: int
     run_ms: int
     wait_ms: int = 0
@@ -35,7 +35,7 @@ CHAIN = (Stage(8, 500, 1000, 200), Stage(16, 500, 250, 400, 40, (0,)), Stage(4, 
 
 
 def events(batches: int, stages: Sequence[Stage] = CHAIN, *, every_ms: int = 2000, query: str = QUERY) -> Iterator[str]:
-    """The lines of a log: each batch begins `every_ms` after the last one and takes half of that time."""
+    """Yield the lines of a log: each batch begins `every_ms` after the last one and takes half of that time."""
     yield _line("SparkListenerLogStart", {"Spark Version": "4.3.0"})
     task_id = 0
     for batch in range(batches):
@@ -89,11 +89,11 @@ def _task(stage_id: int, stage: Stage) -> str:
             "Local Blocks Fetched": 4,
             "Fetch Wait Time": stage.wait_ms,
             "Remote Bytes Read": 0,
-            "Total Records Read": stage.came if shuffled else 0,
+            "Total Records Read": stage.received if shuffled else 0,
             "Push Based Shuffle": {"Corrupt Merged Block Chunks": 0, "Merged Fetch Fallback Count": 0},
         },
         "Shuffle Write Metrics": {"Shuffle Bytes Written": 1000, "Shuffle Records Written": stage.sent},
-        "Input Metrics": {"Bytes Read": 0, "Records Read": 0 if shuffled else stage.came},
+        "Input Metrics": {"Bytes Read": 0, "Records Read": 0 if shuffled else stage.received},
         "Output Metrics": {"Bytes Written": 0, "Records Written": 0},
         "Updated Blocks": [],
     }

@@ -1,4 +1,4 @@
-"""A real JupyterLab, a real kernel and a real browser for what `benchmarks/ui.py` claims of views."""
+"""A real JupyterLab, kernel and browser, for the claims of `benchmarks/ui.py` on views."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lab() -> Iterator[tuple[str, Path]]:
             kernels = [pid for pid, (what, _) in memory(Path(home)).items() if "ipykernel" in what]
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(60)
-            for pid in kernels:  # each in a group of its own; one that is still starting is not ended by the server
+            for pid in kernels:  # each in a group of its own; the server does not end one that is still starting
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
 
@@ -84,7 +84,7 @@ def open_and_run(page: Any, address: str, name: str) -> None:
 
 
 def memory(home: Path) -> dict[int, tuple[str, float]]:
-    """What the server of this home and its kernels are, and the megabytes that each holds, by process."""
+    """Return the processes of this home's server and kernels, with the megabytes of each."""
     found = {}
     for entry in Path("/proc").iterdir():
         try:
@@ -98,7 +98,7 @@ def memory(home: Path) -> dict[int, tuple[str, float]]:
     return found
 
 
-# From a key pressed on a slider to the first frame after the chart has other data: what a person waits for.
+# From a key press on a slider to the first frame with other data: the time that a person waits.
 MOVES = """async ([selector, chart, moves, keys, pause]) => {
     const handle = document.querySelector(selector), times = [];
     const data = () => {

@@ -1,4 +1,4 @@
-"""The searches in real runs, slots and score, over 30 simulated jobs; no timing, so it needs no quiet machine."""
+"""The quality of searches over 30 simulated jobs: real runs, slots and score; without timing, on any machine."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def score_over_drs() -> Claim:
 
 
 def score_over_drs_from_base() -> Claim:
-    """The same where DRS begins at the throughput base, which our searches know too."""
+    """The same if DRS begins at the throughput base, which our searches know, too."""
     return _over_drs("paper", " from the base")
 
 
 def score_over_drs_from_most() -> Claim:
-    """The same where DRS begins with the most instances of each; it keeps them where they meet the latency."""
+    """The same if DRS begins with the most instances of each; it keeps them if they meet the latency."""
     return _over_drs("paper", " from the most")
 
 
@@ -73,12 +73,12 @@ def trimmed_true_score_over_drs_from_base() -> Claim:
 
 
 def trimmed_score_over_careful_drs_from_base() -> Claim:
-    """The same against a DRS that measures as long as ours, until its latency is met with 95 %; as last measured."""
+    """The same against a DRS that measures as long as ours, until its latency is met with 95 % confidence."""
     return _over_drs_by_noise("careful, trimmed", truly=False, drs="careful DRS")
 
 
 def careful_true_score_over_careful_drs_from_base() -> Claim:
-    """What option (b) gives to both is no merit of ours: true scores against that DRS."""
+    """True scores against that DRS, as option (b) helps both searches."""
     return _over_drs_by_noise("careful", truly=True, drs="careful DRS")
 
 
@@ -93,7 +93,7 @@ def transfer_slots_over_scratch() -> Claim:
 
 
 def literal_transfer_runs_over_scratch() -> Claim:
-    """Real runs of the paper's transfer (constant prior) over its from scratch, which runs the whole bootstrap set."""
+    """Real runs of the paper's transfer (constant prior) over its search from scratch with the whole bootstrap set."""
     return _ratio("runs", "transfer", "scratch, whole bootstrap", 0.6)
 
 
@@ -192,7 +192,7 @@ def _by_noise(way: str) -> list[list[searches.Outcome]]:
 
 
 def _over_drs_by_noise(way: str, *, truly: bool, drs: str = "DRS") -> Claim:
-    """Lower end of a 95 % interval over jobs, of our mean score less that of DRS, its better variant each time.
+    """Return the lower end of a 95 % interval over jobs of our mean score less that of DRS's better variant.
 
     `truly`: what was kept is measured again; else the search's own last measurement counts. Missed QoS is 0 in both.
     """
@@ -238,7 +238,7 @@ def _ratio(what: str, ours: str, theirs: str, target: float) -> Claim:
 
 
 def _over_drs(way: str, start: str) -> Claim:
-    """A DRS that ends without QoS counts as 0."""
+    """Return the score of DRS; one that ends without QoS counts as 0."""
     rivals = [f"DRS {rates}{start}" for rates in ("true", "observed")]
     drs = [max(o.score if o.met else 0.0 for o in both) for both in zip(*map(_outcomes, rivals), strict=True)]
     mean, half = jobs.interval([a.score - b for a, b in zip(_outcomes(way), drs, strict=True)])
@@ -246,7 +246,7 @@ def _over_drs(way: str, start: str) -> Claim:
 
 
 def _bound(what: str, ours: str, theirs: str) -> Claim:
-    """The upper end of the 95 % interval of the mean difference, over the rival's mean: below 0 is better for sure."""
+    """Return the upper end of the 95 % interval of the mean difference, over the rival's mean; below 0 is better."""
     a, b = ([float(getattr(o, what)) for o in _outcomes(way)] for way in (ours, theirs))
     mean, half = jobs.interval([x - y for x, y in zip(a, b, strict=True)])
     detail = {"difference": mean, "half": half, **_summary(ours, theirs)}

@@ -1,6 +1,6 @@
-"""A comparison of 12 policies on 8 loads with 20 seeds, an hour each: how long, how that scales, a lost worker.
+"""A comparison of 12 policies on 8 loads with 20 seeds, an hour each: its time, its scaling, a lost worker.
 
-What is measured is a part of it, and said as the whole; `python -m benchmarks.compare` plays all 1920 runs.
+A part of it is measured and extrapolated; `python -m benchmarks.compare` executes all 1920 runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sweep_minutes() -> Claim:
 
 
 def seconds_by_runs() -> Claim:
-    """Seconds of a run where there are 96 over those where there are 24, both in two processes: 1 is linear."""
+    """Seconds per run of 96 runs over those of 24 runs, both in two processes: 1 is linear."""
     few = _few(24, CORES)
     many = _few(96, CORES)
     detail = {"24 runs, s": few, "48 runs, s": _few(48, CORES), "96 runs, s": many}
@@ -40,7 +40,7 @@ def seconds_by_runs() -> Claim:
 
 
 def two_cores_over_one() -> Claim:
-    """How many times faster 96 runs are in two processes than in one; in turns, the best of two."""
+    """The speed-up of 96 runs by a second process, measured in turns, the best of two."""
     seconds = {1: float("inf"), 2: float("inf")}
     for _ in range(2):
         for processes in seconds:
@@ -55,7 +55,7 @@ def two_cores_over_one() -> Claim:
 
 
 def resumed_share() -> Claim:
-    """Time that a finished sweep takes when it is asked for again, over that of playing it."""
+    """Time of a repeated comparison, whose rows are cached, over that of the first one."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -64,9 +64,9 @@ def resumed_share() -> Claim:
 
 
 def rows_that_differ_after_a_worker_died() -> Claim:
-    """Of 96 runs over a Spark cluster of two workers, one of them killed half-way: rows missing or not the same."""
-    from dspkit.comparison import engines
-    from dspkit.spark.cluster import SparkCluster
+    """Missing or different rows of 96 runs on a Spark cluster of two workers, one of which is killed half-way."""
+    from dspkit.comparison import executors as engines
+    from dspkit.spark import SparkCluster
 
     ask = _question(seeds=range(6), minutes=20, loads=("sine", "poisson"), policies=POLICIES[:8])
     alone = _compare(ask, processes=CORES)
@@ -95,14 +95,14 @@ def rows_that_differ_after_a_worker_died() -> Claim:
 
 def oracle_ms() -> Claim:
     """Milliseconds of the oracle of an hour of a job of four operators with up to 64 instances, loads' mean."""
-    from dspkit import topologies
+    from dspkit import apps
     from dspkit.comparison import oracle, standard_loads
 
-    app, times = topologies.linear(), {}
+    app, times = apps.linear(), {}
     for _ in range(2):  # the first compiles
         for name, shape in standard_loads().items():
             started = time.perf_counter()
-            oracle(app.topology, app.plant, shape(app, 0), slo_s=app.target_latency_s)
+            oracle(app.topology, app.plant, shape(app, 0), target_latency_s=app.target_latency_s)
             times[name] = 1000 * (time.perf_counter() - started)
     return Claim(sum(times.values()) / len(times), "ms", target=1000, better="lower", detail=times)
 
@@ -110,12 +110,12 @@ def oracle_ms() -> Claim:
 def _question(
     seeds: Any = (0,), minutes: float = 60, loads: Any = None, policies: Any = POLICIES
 ) -> tuple[Any, Any, Any, Any, float]:
-    from dspkit import topologies
+    from dspkit import apps
     from dspkit.comparison import standard_loads, standard_policies
-    from dspkit.comparison.loads import SHAPES
+    from dspkit.comparison.standard_loads import SHAPES
 
     shapes = standard_loads(60.0 * minutes, only=loads or SHAPES)
-    return standard_policies(policies), shapes, topologies.rolling_top_words(), seeds, 60.0 * minutes
+    return standard_policies(policies), shapes, apps.rolling_top_words(), seeds, 60.0 * minutes
 
 
 def _compare(ask: tuple[Any, Any, Any, Any, float], **how: Any) -> Any:
@@ -126,10 +126,10 @@ def _compare(ask: tuple[Any, Any, Any, Any, float], **how: Any) -> Any:
 
 
 def _part(seeds: Any, processes: int) -> tuple[float, float]:
-    """Seconds of the sweep with these seeds, and of training what is trained once."""
-    from dspkit.comparison.engines import _warm
-    from dspkit.comparison.question import runs_of
-    from dspkit.comparison.runs import Rules
+    """Return the seconds of the comparison with these seeds, and of the training that happens once."""
+    from dspkit.comparison import Rules
+    from dspkit.comparison.cases import runs_of
+    from dspkit.comparison.executors import _warm
 
     _warm()
     ask = _question(seeds)
@@ -143,7 +143,7 @@ def _part(seeds: Any, processes: int) -> tuple[float, float]:
 
 
 def _few(count: int, processes: int, folder: str | None = None) -> float:
-    """Seconds of so many runs of twenty minutes."""
+    """Return the seconds of a number of runs of twenty minutes."""
     chosen = ("ds2", "hpa", "joint", "elastic_storm")
     ask = _question(range(count // 8), 20, ("sine", "square"), chosen)
     started = time.perf_counter()
@@ -152,7 +152,7 @@ def _few(count: int, processes: int, folder: str | None = None) -> float:
 
 
 def _cpu_s() -> float:
-    """Processor seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its finished children."""
     import resource
 
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -161,9 +161,9 @@ def _cpu_s() -> float:
 
 @lru_cache(maxsize=1)
 def _by_policy() -> dict[str, float]:
-    """Runs a second of each policy in one process, an hour each, under a sine."""
-    from dspkit.comparison.question import runs_of
-    from dspkit.comparison.runs import Rules
+    """Return the runs per second of each policy in one process, an hour each, under a sine."""
+    from dspkit.comparison import Rules
+    from dspkit.comparison.cases import runs_of
 
     policies, loads, app, *_ = _question(loads=("sine",))
     rates = {}

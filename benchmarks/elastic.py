@@ -1,4 +1,4 @@
-"""Control at run time: how long two days take, what the two layers spare, what a migration costs, what moves."""
+"""Control at run time: the time of two simulated days, savings by two layers, costs of migrations and moves."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from functools import cache, partial
 from typing import Any
 
 from benchmarks import Claim, side_by_side
-from dspkit import topologies
-from dspkit.migration import Costs, Flow, groups, relocate
-from dspkit.placement import replica_check
-from dspkit.reproduce import edrp, elastic_storm, hierarchical
+from dspkit import apps
+from dspkit.migration import Flow, MigrationCosts, groups, relocate
+from dspkit.placement import check
+from reproduction.edrp import study as edrp
+from reproduction.elastic_storm import study as elastic_storm
+from reproduction.hierarchical import study as hierarchical
 
 RIVAL_S = float(os.environ.get("DSPKIT_RIVAL_S", "12"))
-RIVAL_COLUMNS = int(os.environ.get("DSPKIT_RIVAL_COLUMNS", "20000"))  # above, HiGHS looks at no clock
+RIVAL_COLUMNS = int(os.environ.get("DSPKIT_RIVAL_COLUMNS", "20000"))  # above, HiGHS ignores its time limit
 
 
 def two_days_over_records() -> Claim:
@@ -42,7 +44,7 @@ def two_days_over_records() -> Claim:
 
 
 def policy_share_of_a_run() -> Claim:
-    """Part of a two-day run that the two layers of managers think, the simulator being the rest."""
+    """Share of the time of a two-day run that the two layers of managers take; the simulator takes the rest."""
     from dspkit.policies.static import Static
 
     run = {"managed": hierarchical.POLICIES["beta 0.75"], "static": Static()}
@@ -79,7 +81,7 @@ def latency_below_static_at_the_peak() -> Claim:
 
 
 def overhead_of_16_mb_s() -> Claim:
-    """Simulated seconds by which moving 16 MB of state outlasts a restart, if barriers are told; the thesis' is 10."""
+    """Simulated seconds by which moving 16 MB of state exceeds a restart, with barriers as messages; thesis: 10."""
     cost = elastic_storm.overhead((16.0,)).iloc[0]
     return Claim(float(cost["told"]), "s", target=10.0, better="lower", detail=dict(cost))
 
@@ -87,14 +89,14 @@ def overhead_of_16_mb_s() -> Claim:
 @cache
 def _decisions() -> dict[tuple[int, int], dict[str, Any]]:
     """Table 8.4: our search on all sizes at 220 tuples/s; HiGHS on the thesis's program at 150, limits kept."""
-    from dspkit.errors import DspkitError
-    from dspkit.placement.multisets import how_many
+    from dspkit.core import DspkitError
+    from dspkit.placement.replication.options import how_many
 
     edrp.decide(8, 2)  # compiled
     table: dict[tuple[int, int], dict[str, Any]] = {}
     for nodes, most in edrp.SIZES:
         ours = edrp.decide(nodes, most)
-        replica_check(ours.downtime.problem, ours.deployment)
+        check(ours.problem, ours.deployment)
         row: dict[str, Any] = {"ours, s": ours.seconds, "gap": ours.gap, "branches": ours.details["branches"]}
         m = how_many(nodes, most)
         columns = 4 * m * m + 4 * nodes * m + 5 * m + 4 * nodes + nodes * nodes + 2  # the thesis's
@@ -106,7 +108,7 @@ def _decisions() -> dict[tuple[int, int], dict[str, Any]]:
                 row |= {"HiGHS, s": theirs.seconds, "HiGHS, gap": theirs.gap}
                 if theirs.proven and abs(theirs.loss - easy.loss) > 1e-5:
                     raise RuntimeError(f"got {theirs.loss} from HiGHS, {easy.loss} from ours")
-            except DspkitError:  # nothing in time
+            except DspkitError:  # no deployment in time
                 row |= {"HiGHS, s": RIVAL_S, "HiGHS, gap": math.inf}
         table[nodes, most] = row
         print(f"  {nodes} nodes, k = {most}: " + ", ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
@@ -139,10 +141,15 @@ def records_lost_or_repeated() -> Claim:
     """Over 300 migrations of random tasks, some at once, on a network that is slow, uneven, and repeats messages."""
     wrong, moves = 0, 0
     chance = random.Random(1)
-    app = topologies.taxi()
+    app = apps.taxi()
     for seed in range(100):
-        costs = Costs(delay_s=chance.uniform(0, 0.2), service_s=chance.uniform(0, 0.02), watch_s=chance.uniform(0, 0.2),
-                      repeats=0.2, jitter=5.0)  # fmt: skip
+        costs = MigrationCosts(
+            delay_s=chance.uniform(0, 0.2),
+            service_s=chance.uniform(0, 0.02),
+            watch_s=chance.uniform(0, 0.2),
+            repeats=0.2,
+            jitter=5.0,
+        )
         flow = Flow(
             app.topology, {o.name: min(2, o.max_parallelism) for o in app.topology.operators}, costs=costs, seed=seed
         )
@@ -161,7 +168,7 @@ def records_lost_or_repeated() -> Claim:
 
 
 def tasks_moved_over_the_least() -> Claim:
-    """Tasks that our greedy places move, over the least that any places move; dealing all in turn is the rival."""
+    """Tasks that our greedy placement moves, over the least of any placement; the rival assigns all in turn."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
@@ -184,8 +191,8 @@ def tasks_moved_over_the_least() -> Claim:
 
 
 def _records(seconds: float, rate: float) -> int:
-    """Follow each record of the taxi job through queues and servers, in plain Python; how many source records came."""
-    app, chance = topologies.taxi(), random.Random(0)
+    """Simulate each record of the taxi job in plain Python; return the number of source records."""
+    app, chance = apps.taxi(), random.Random(0)
     topology, services = app.topology, app.plant.services
     idle = dict.fromkeys(topology.order, 3)
     queues: dict[str, deque[float]] = {name: deque() for name in topology.order}

@@ -1,4 +1,4 @@
-"""What ELYSIUM costs and gains: Algorithm 1 for hundreds of operators, errors of its profilers, runs beside rivals."""
+"""Costs and gains of ELYSIUM: Algorithm 1 for hundreds of operators, errors of its profilers, runs beside rivals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def compute_config_ms() -> Claim:
 
 
 def compute_config_over_literal() -> Claim:
-    """How many times faster than Algorithm 1 as printed: all instances looked up for each number of nodes."""
+    """The speed-up over Algorithm 1 as printed, which looks up all instances for each number of nodes."""
     times, detail = _configs()
     return Claim(times["as printed"] / times["ours"], "x", target=10, detail=detail)
 
@@ -29,7 +29,7 @@ def profiler_error() -> Claim:
 
 
 def profiler_error_over_mean() -> Claim:
-    """How many times smaller than that of a rival that knows one number an operator: its mean CPU."""
+    """The error of a rival that knows one number per operator, its mean CPU, over that of the profilers."""
     ours, rival = (max(_errors()[kind].values()) for kind in ("linear", "mean"))
     return Claim(rival / ours, "x", target=10, detail={"ours": ours, "mean CPU": rival})
 
@@ -42,7 +42,7 @@ def least_nodes_over_joint() -> Claim:
 
 
 def degradation_over_joint() -> Claim:
-    """Degradation over joint's where the paper has it lower: the worst of stair, step, sine and recorded flights.
+    """Degradation over that of joint scaling, for loads with a lower one in the paper: the worst of four.
 
     Records that fail or that a restart loses are sent again. Flights are as many as the paper has tweets; those of one
     week, which are few, stand in the detail only, as docs/reproduction.md says.
@@ -72,15 +72,16 @@ def _configs() -> tuple[dict[str, float], dict[str, Any]]:
     import numpy as np
 
     from dspkit import Operator, Topology
-    from dspkit.profile import Estimator, Line, Profile, compute_config
-    from dspkit.profile.profile import Fitted, Ratio
+    from dspkit.profiling import Estimator, Line, Profile, compute_config
+    from dspkit.profiling.profiles import FittedCurve, Ratio
 
     random, names = np.random.default_rng(0), [f"o{i}" for i in range(OPERATORS)]
     topology = Topology(tuple(Operator(n, 4) for n in names), tuple(zip(names, names[1:], strict=False)))
     cpu = {
-        n: Fitted(Line(0.0, float(c))) for n, c in zip(names, random.uniform(1 / 2000, 1 / 450, OPERATORS), strict=True)
+        n: FittedCurve(Line(0.0, float(c)))
+        for n, c in zip(names, random.uniform(1 / 2000, 1 / 450, OPERATORS), strict=True)
     }
-    profile = Profile({e: Ratio(1.0) for e in topology.edges}, cpu, Fitted(Line(0.04, 0.40)))
+    profile = Profile({e: Ratio(1.0) for e in topology.edges}, cpu, FittedCurve(Line(0.04, 0.40)))
     e, load = Estimator(topology, profile), 900.0
     ours, printed = compute_config(e, load, nodes=NODES), _printed(e, load)
     assert (ours.parallelism, ours.workers) == printed, printed
@@ -113,16 +114,16 @@ def _printed(e: Any, load: float) -> tuple[dict[str, int], int]:
 
 @lru_cache(maxsize=1)
 def _errors() -> dict[str, dict[str, float]]:
-    """Errors on another load of what was learned in half an hour, by kind of curve; and of a mean."""
+    """Return the errors of profiles of half an hour on another load, by kind of curve, and that of a mean."""
     from dataclasses import replace
     from statistics import fmean
 
-    from dspkit import run, topologies, workload
+    from dspkit import apps, run, workload
     from dspkit.policies.static import Static
-    from dspkit.profile import KINDS, Line, errors, learn
-    from dspkit.profile.profile import Fitted
+    from dspkit.profiling import KINDS, Line, errors, learn
+    from dspkit.profiling.profiles import FittedCurve
 
-    app = topologies.rolling_top_words()
+    app = apps.rolling_top_words()
     app = replace(app, plant=replace(app.plant, noise=0.05))
     first, second = (
         run(Static(), app.simulator(load, parallelism=4, seed=seed), steps=180)
@@ -130,13 +131,15 @@ def _errors() -> dict[str, dict[str, float]]:
     )
     found = {kind: errors(learn(first, kind=kind), second) for kind in KINDS}
     linear = learn(first)
-    means = {n: Fitted(Line(fmean(s.snapshot.operators[n].cpu / 4 for s in first), 0.0)) for n in app.topology.order}
+    means = {
+        n: FittedCurve(Line(fmean(s.snapshot.operators[n].cpu / 4 for s in first), 0.0)) for n in app.topology.order
+    }
     return {**found, "mean": errors(replace(linear, cpu=means, overhead=None), second)}
 
 
 @lru_cache(maxsize=1)
 def _evaluation() -> Any:
-    from dspkit.reproduce.elysium_acks import summary
+    from reproduction.elysium.acks import summary
 
     return summary().set_index(["app", "load", "policy"])
 

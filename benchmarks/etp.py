@@ -1,4 +1,4 @@
-"""How long Stela thinks, and what its choices are worth: ETP of a large graph, and the evaluation re-made."""
+"""The time of Stela's decisions and their value: ETP of a large graph, and the paper's evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rank_10k_operators_s() -> Claim:
 
 
 def rank_over_networkx() -> Claim:
-    """How many times faster all 10,000 ETPs are than with networkx alone, which is timed on every 100th operator."""
+    """The speed-up of all 10,000 ETPs over networkx alone, which is timed on every 100th operator."""
     edges, measured = _job(10_000, 50_000)
     some = list(range(0, 10_000, 100))
     rivals = {"ours": lambda: etp.etp(edges, measured), "networkx": lambda: _networkx(edges, measured, some)}
@@ -44,7 +44,7 @@ def growth_with_edges() -> Claim:
 
 def least_gain_over_default() -> Claim:
     """Stela's throughput over the default's after scale-out, on the worst of six topologies; the paper's is 1.21."""
-    from dspkit.reproduce.stela import scale_out_table
+    from reproduction.stela.study import scale_out_table
 
     started = time.perf_counter()
     table = scale_out_table((1, 2, 3), only=("stela", "default", "least link load"))
@@ -54,8 +54,8 @@ def least_gain_over_default() -> Claim:
 
 
 def greatest_gain_over_default() -> Claim:
-    """The same on the best of the six; the paper's is 2.2 to 2.25, where twice the instances can give at most 2."""
-    from dspkit.reproduce.stela import scale_out_table
+    """The same on the best of the six; the paper's is 2.2 to 2.25, although twice the instances give at most 2."""
+    from reproduction.stela.study import scale_out_table
 
     table = scale_out_table((1, 2, 3), only=("stela", "default"))
     best = float(table[table.strategy == "stela"].over_default.max())
@@ -69,7 +69,7 @@ def scale_in_over_random() -> Claim:
     placements at first; those that come to a machine join one worker that is there. The other two rules are in the
     detail: spread over all workers, the ratio falls below 1 in one of the six.
     """
-    from dspkit.reproduce.stela_workers import RATIO, workers_table
+    from reproduction.stela.workers import RATIO, workers_table
 
     known = workers_table((RATIO,))
     least: dict[str, float] = {}
@@ -82,8 +82,8 @@ def scale_in_over_random() -> Claim:
 
 
 def scale_in_over_random_by_cores() -> Claim:
-    """The same where nothing but fair shares of cores decides, which is bounded at 2 (docs/reproduction.md)."""
-    from dspkit.reproduce.stela import scale_in_table
+    """The same with fair shares of cores as the only effect, which bounds it at 2 (docs/reproduction.md)."""
+    from reproduction.stela.study import scale_in_table
 
     table = scale_in_table(draws=70)
     kept = table.groupby("strategy").kept
@@ -95,7 +95,7 @@ def scale_in_over_random_by_cores() -> Claim:
 
 
 def _job(n: int, m: int) -> Job:
-    """A random acyclic graph in which a third of the operators is congested."""
+    """Return a random acyclic graph in which a third of the operators is congested."""
     import numpy as np
 
     random = np.random.default_rng(3)
@@ -111,7 +111,7 @@ def _job(n: int, m: int) -> Job:
 def _networkx(
     edges: list[tuple[int, int]], measured: dict[int, tuple[float, float]], some: list[int]
 ) -> dict[int, float]:
-    """The definition in networkx's words: sinks among the descendants in the graph without congested operators."""
+    """Return the ETP by networkx: sinks among the descendants in the graph without congested operators."""
     import networkx as nx
 
     g = nx.DiGraph(edges)

@@ -1,8 +1,9 @@
-"""What heuristics of placement cost and lose, beside the optimum and beside rivals, on the thesis's problems."""
+"""Time and losses of placement heuristics beside the optimum and rivals, on the thesis's problems."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import Claim, side_by_side
@@ -16,24 +17,24 @@ def local_search_degradation_percent() -> Claim:
 
     With one range for each application, as the thesis has it; the detail has it with the ranges of each problem too.
     """
-    detail = _degradations("local search")
+    detail = _degradations("local_search")
     return Claim(detail["mean"], "%", target=1.4, better="lower", detail=detail)
 
 
 def hierarchical_degradation_percent() -> Claim:
     """The same of hierarchical ODP."""
-    detail = _degradations("hierarchical ODP")
+    detail = _degradations("hierarchical")
     return Claim(detail["mean"], "%", target=10, better="lower", detail=detail)
 
 
 def local_search_over_python() -> Claim:
-    """Local search against the same search whose neighbours networkx's longest path and plain Python evaluate."""
+    """The speed-up of local search over the same search in plain Python with networkx's longest path."""
     from dspkit import placement
 
     problem, weights, ranges = _problem("replicated", 36, 1)
-    search = placement.heuristic("local search")
+    search = placement.heuristic("local_search")
     plain = _PlainSearch(problem, weights, ranges)
-    assert abs(search(problem, weights, ranges).loss - plain.run()) < 1e-9  # it is the same search
+    assert abs(search(problem, weights, ranges).loss - plain.run()) < 1e-9  # both searches are the same
     times = side_by_side({"ours": lambda: search(problem, weights, ranges), "plain": plain.run}, repeats=1)
     return Claim(times["plain"] / times["ours"], "x", target=20, detail=times)
 
@@ -49,13 +50,13 @@ def greedy_ms() -> Claim:
 
 
 def relaxation_of_equal_operators_as_one() -> Claim:
-    """RES-ODP's linear relaxation, replicated application on 36 nodes: equal operators one by one over all as one."""
-    from dspkit.placement.costs import weighted
-    from dspkit.placement.highs import relaxation
-    from dspkit.placement.relaxed import shared_relaxation
+    """Time of RES-ODP's relaxation, replicated application on 36 nodes: equal operators separate over merged."""
+    from dspkit.placement.heuristics.decomposition import shared_relaxation
+    from dspkit.placement.objective import weighted_costs
+    from dspkit.placement.solvers.highs import relaxation
 
     problem, weights, ranges = _problem("replicated", 36, 1)
-    costs = weighted(problem, weights, ranges)
+    costs = weighted_costs(problem, weights, ranges)
     assert abs(relaxation(problem, costs)[1] - shared_relaxation(problem, costs)[1]) < 1e-6
     rivals = {"as one": lambda: shared_relaxation(problem, costs), "all": lambda: relaxation(problem, costs)}
     times = side_by_side(rivals, repeats=1)
@@ -63,10 +64,10 @@ def relaxation_of_equal_operators_as_one() -> Claim:
 
 
 def lesson_ms() -> Claim:
-    """Milliseconds from a moved weight to the picture in notebook 08: the optimum of 11 operators on 25 nodes."""
+    """Milliseconds from a new weight to the plot in notebook 08: the optimum of 11 operators on 25 nodes."""
     from dataclasses import replace
 
-    from dspkit import lessons
+    from dspkit.ui import lessons
 
     lesson = lessons.Placement()
     moves = iter(range(1, 10_000))
@@ -78,11 +79,11 @@ def _problem(shape: str, nodes: int, seed: int) -> tuple[Any, Any, Any]:
     from dspkit import placement
 
     problem = placement.scenario(shape, nodes, seed=seed)
-    return problem, placement.Weights(1 / 3, 1 / 3, 1 / 3), placement.exact_ranges(problem, time_limit_s=60)
+    return problem, placement.Weights(1 / 3, 1 / 3, 1 / 3), placement.find_ranges(problem, time_limit_s=60)
 
 
 def _degradations(method: str) -> dict[str, float]:
-    from dspkit.reproduce.placement import cells
+    from reproduction.placement.study import cells
 
     frame = cells(SIZES, SEEDS, methods=(method,), time_limit_s=60)
     means = frame.groupby("ranges").degradation.mean()
@@ -92,12 +93,12 @@ def _degradations(method: str) -> dict[str, float]:
 
 
 class _PlainSearch:
-    """Local search as a thesis's prototype would have it: neighbours copied and evaluated one by one."""
+    """Local search as in a prototype: neighbours are copied and evaluated one by one."""
 
     def __init__(self, problem: Any, weights: Any, ranges: Any):
-        from dspkit.placement.greedy import Task, first_fit
+        from dspkit.placement.heuristics.greedy import PinnedProblem, first_fit
 
-        self.problem, self.task = problem, Task(problem, weights, ranges)
+        self.problem, self.task = problem, PinnedProblem(problem, weights, ranges)
         self.start = first_fit(self.task)
         self.app, self.net = problem.application, problem.network
         self.free = [i for i in range(len(self.start)) if i not in problem.pinned]
@@ -113,24 +114,28 @@ class _PlainSearch:
             asked[u] += self.app.demand[i]
         return all(a <= c + 1e-9 for a, c in zip(asked, self.net.capacity, strict=True))
 
-    def neighbours(self, x: list[int], strategy: int) -> Any:
+    def neighbours(self, x: list[int], strategy: int) -> Iterator[list[int]]:
+        return (self._colocated, self._swapped, self._moved)[strategy](x)
+
+    def _colocated(self, x: list[int]) -> Iterator[list[int]]:
+        for a, b in self.app.ends.tolist():
+            for i, j in ((a, b), (b, a)):
+                if i in self.free and x[i] != x[j]:
+                    yield [*x[:i], x[j], *x[i + 1 :]]
+
+    def _swapped(self, x: list[int]) -> Iterator[list[int]]:
         nodes = self.task.nodes.tolist()
-        if strategy == 0:
-            for a, b in self.app.ends.tolist():
-                for i, j in ((a, b), (b, a)):
-                    if i in self.free and x[i] != x[j]:
-                        yield [*x[:i], x[j], *x[i + 1 :]]
-        elif strategy == 1:
-            for u in range(len(nodes)):
-                if any(x[i] == u for i in self.free):
-                    for v in nodes:
-                        if v not in x:
-                            yield [v if x[i] == u and i in self.free else x[i] for i in range(len(x))]
-        else:
-            for i in self.free:
+        for u in range(len(nodes)):
+            if any(x[i] == u for i in self.free):
                 for v in nodes:
-                    if v != x[i]:
-                        yield [*x[:i], v, *x[i + 1 :]]
+                    if v not in x:
+                        yield [v if x[i] == u and i in self.free else x[i] for i in range(len(x))]
+
+    def _moved(self, x: list[int]) -> Iterator[list[int]]:
+        for i in self.free:
+            for v in self.task.nodes.tolist():
+                if v != x[i]:
+                    yield [*x[:i], v, *x[i + 1 :]]
 
     def run(self) -> float:
         x = [int(u) for u in self.start]
@@ -149,9 +154,9 @@ class _PlainSearch:
 
 def local_search_over_optimum() -> Claim:
     """Seconds of our exact solver over those of local search: median of problems of 36 nodes (paper: mean 216)."""
-    from dspkit.reproduce.placement import cells
+    from reproduction.placement.study import cells
 
-    frame = cells((36,), SEEDS, methods=("local search",), time_limit_s=60)
+    frame = cells((36,), SEEDS, methods=("local_search",), time_limit_s=60)
     ratios = sorted(frame.speed_up)
     detail = {"least": ratios[0], "greatest": ratios[-1]}
     return Claim(statistics.median(ratios), "x", target=10, detail=detail)

@@ -1,4 +1,4 @@
-"""What it takes to load an event log of 2 GB: memory of this Python, and time, read here and read by Spark."""
+"""Memory and time to load an event log of 2 GB, in this process and by Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dspkit.loaders import SparkEventLog
 spark = None
 if sys.argv[2] == "spark":
     from dspkit.spark import session
-    spark = session.start("local[2]", "microbatch", with_jar=False)
+    spark = session.start_session("local[2]", "microbatch", with_jar=False)
 began = time.perf_counter()
 history = SparkEventLog(sys.argv[1], names=["read", "work", "count"], spark=spark).history()
 seconds = time.perf_counter() - began
@@ -38,19 +38,19 @@ if spark is not None:
 
 
 def memory_of_2_gb_log_mb() -> Claim:
-    """Peak memory of a Python that loads 2 GB as a stream, and how long a GB takes."""
+    """Peak memory of a process that loads 2 GB as a stream, and the time per GB."""
     told = _loaded()["stream"]
     return Claim(told["peak MB"], "MB", target=600, better="lower", detail=told)
 
 
 def memory_of_2_gb_log_by_spark_mb() -> Claim:
-    """The same where Spark reads the log, on two cores; Java's own memory is beside it."""
+    """The same if Spark reads the log, on two cores; the JVM's memory is in the detail."""
     told = _loaded()["spark"]
     return Claim(told["peak MB"], "MB", target=600, better="lower", detail=told)
 
 
 def seconds_a_gb() -> Claim:
-    """How long a GB takes as a stream in one Python; in Spark on two cores, in the same run, in the detail."""
+    """Seconds per GB as a stream in one process; those of Spark on two cores are in the detail."""
     told = _loaded()
     each = {reader: one["s a GB"] for reader, one in told.items()}
     return Claim(each["stream"], "s/GB", target=60, better="lower", detail=each)
@@ -58,7 +58,7 @@ def seconds_a_gb() -> Claim:
 
 @cache
 def _loaded() -> dict[str, dict[str, Any]]:
-    """Both readers on one log, which is removed afterwards; each in a Python of its own, whose peak is its own."""
+    """Run both readers on one log, each in a process of its own with its own peak memory."""
     with tempfile.TemporaryDirectory(prefix="dspkit-bench-") as folder:
         path = Path(folder) / "log"
         size, batches = _write(path)
@@ -77,7 +77,7 @@ def _loaded() -> dict[str, dict[str, Any]]:
 
 
 def _write(path: Path) -> tuple[int, int]:
-    """A log of 2 GB, and how many batches it has."""
+    """Write a log of 2 GB; return the number of its batches."""
     of_ten = sum(len(line) + 1 for line in events(10))
     batches = int(_SIZE / of_ten * 10) + 1
     with path.open("w", encoding="ascii", buffering=1 << 20) as file:
@@ -86,10 +86,10 @@ def _write(path: Path) -> tuple[int, int]:
 
 
 def _expected() -> dict[str, list[float]]:
-    """Rate and true rate of each stage in windows of 2 s."""
+    """Return the rate and true rate of each stage in windows of 2 s."""
     found = {}
     for name, stage in zip(("read", "work", "count"), CHAIN, strict=True):
-        found[name] = [stage.came * stage.tasks / 2.0, stage.came / ((stage.run_ms - stage.wait_ms) / 1e3)]
+        found[name] = [stage.received * stage.tasks / 2.0, stage.received / ((stage.run_ms - stage.wait_ms) / 1e3)]
     return found
 
 

@@ -1,8 +1,8 @@
 """Optimal placement: our exact solver against HiGHS and CBC on the thesis's hard cases, one thread, same instances.
 
-The rivals get DSPKIT_RIVAL_S seconds each (12 by default; the issue's 300 takes hours) and the integer program ready
-made. Programs of more than DSPKIT_RIVAL_COLUMNS columns (200,000) are left to our solver. DSPKIT_RIVAL_ONLY takes only
-instances whose names match, as "20x100", for hours cut in pieces.
+The rivals get DSPKIT_RIVAL_S seconds each (12 by default; the issue's 300 takes hours) and the finished integer
+program. Programs of more than DSPKIT_RIVAL_COLUMNS columns (200,000) are left to our solver. DSPKIT_RIVAL_ONLY selects
+instances by name, such as "20x100", to split long runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 
 from benchmarks import Claim
 from dspkit import placement
-from dspkit.placement import Costs, Problem, Weights
+from dspkit.placement import Problem, Weights
+from dspkit.placement.objective import Costs, metric_costs, weighted_costs
+from dspkit.placement.solvers.solve import minimise
 
 RIVAL_S = float(os.environ.get("DSPKIT_RIVAL_S", "12"))
 RIVAL_COLUMNS = int(os.environ.get("DSPKIT_RIVAL_COLUMNS", "200000"))
@@ -54,9 +56,9 @@ def replicated_w_r_100_s() -> Claim:
 
 
 def proven_share() -> Claim:
-    """Instances of the table that our solver proves, as a share; what gaps the rivals leave is in the detail."""
+    """Share of the table's instances that our solver proves; the gaps of the rivals are in the detail."""
     table = _table()
-    proven = [runs["own"].proven for runs in table.values()]
+    proven = [runs["exact"].proven for runs in table.values()]
     gaps = {
         f"{name}, {solver}": round(run.gap, 4) if math.isfinite(run.gap) else "nothing found"
         for name, runs in table.items()
@@ -72,22 +74,22 @@ def speed_up_over_best_rival() -> Claim:
 
 
 def diamond_over_best_rival() -> Claim:
-    """The same on diamonds, which are easy for everybody."""
+    """The same on diamonds, which are easy for all solvers."""
     return _speed_up(lambda name: name.startswith("diamond"), target=1.0)
 
 
 def _speed_up(chosen: Any, target: float) -> Claim:
     ratios = {}
     for name, runs in _table().items():
-        rivals = [run.seconds for solver, run in runs.items() if solver != "own" and run.proven]
+        rivals = [run.seconds for solver, run in runs.items() if solver != "exact" and run.proven]
         if rivals and chosen(name):
-            ratios[name] = min(rivals) / runs["own"].seconds
+            ratios[name] = min(rivals) / runs["exact"].seconds
     mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios)) if ratios else math.nan
     return Claim(mean, "x", target=target, detail=ratios)
 
 
 def _ours(shape: str, nodes: int, *, target: float) -> Claim:
-    """Median over five networks."""
+    """Return the median over five networks."""
     seconds = []
     for seed in range(5):
         problem = placement.scenario(shape, nodes, seed=seed)
@@ -105,9 +107,9 @@ def instances() -> Iterator[tuple[str, Problem, Costs]]:
         for nodes in (20, 36, 100):
             problem = placement.scenario(shape, nodes)
             for name, aim in AIMS.items():
-                yield f"{shape} 20x{nodes} {name}", problem, placement.single(problem, aim, -1 if name == "w_a" else 1)
-            thirds, ranges = Weights(1 / 3, 1 / 3, 1 / 3), placement.exact_ranges(problem)
-            yield f"{shape} 20x{nodes} all", problem, placement.weighted(problem, thirds, ranges)
+                yield f"{shape} 20x{nodes} {name}", problem, metric_costs(problem, aim, -1 if name == "w_a" else 1)
+            thirds, ranges = Weights(1 / 3, 1 / 3, 1 / 3), placement.find_ranges(problem)
+            yield f"{shape} 20x{nodes} all", problem, weighted_costs(problem, thirds, ranges)
 
 
 @cache
@@ -116,11 +118,9 @@ def _table() -> dict[str, dict[str, Run]]:
     for name, problem, costs in instances():
         if not re.search(ONLY, name):
             continue
-        ours = sorted(
-            (placement.minimise(problem, costs, time_limit_s=300) for _ in range(3)), key=lambda a: a.seconds
-        )[1]
+        ours = sorted((minimise(problem, costs, time_limit_s=300) for _ in range(3)), key=lambda a: a.seconds)[1]
         placement.check(problem, ours.placement, ours.metrics)
-        runs = {"own": Run(ours.seconds, ours.loss, ours.gap)}
+        runs = {"exact": Run(ours.seconds, ours.loss, ours.gap)}
         if len(problem.application.streams) * len(problem.network.nodes) ** 2 <= RIVAL_COLUMNS:
             runs |= _rivals(problem, costs)
             for solver, run in runs.items():
@@ -134,14 +134,14 @@ def _table() -> dict[str, dict[str, Run]]:
 
 
 def _rivals(problem: Problem, costs: Costs) -> dict[str, Run]:
-    from dspkit.errors import PlacementError
-    from dspkit.placement.highs import _loaded, highs
-    from dspkit.placement.ilp import program
+    from dspkit.core import PlacementError
+    from dspkit.placement.solvers.highs import _loaded, highs
+    from dspkit.placement.solvers.program import program
 
     try:
         found = highs(problem, costs, time_limit_s=RIVAL_S)
         theirs = Run(found.details["solver_seconds"], found.loss, found.gap)
-    except PlacementError:  # nothing in time
+    except PlacementError:  # no placement in time
         theirs = Run(RIVAL_S, math.inf, math.inf)
     model = program(problem, costs)
     with tempfile.TemporaryDirectory() as folder:
@@ -152,7 +152,7 @@ def _rivals(problem: Problem, costs: Costs) -> dict[str, Run]:
 
 
 def _cbc(file: Path, constant: float, limit_s: float) -> Run:
-    """The CBC that comes with PuLP, on a file."""
+    """Run the CBC that PuLP ships, on a file."""
     import pulp
 
     command = [pulp.PULP_CBC_CMD().path, str(file), "sec", str(limit_s), "timeMode", "elapsed", "threads", "0"]
@@ -160,7 +160,7 @@ def _cbc(file: Path, constant: float, limit_s: float) -> Run:
     started = time.perf_counter()
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=limit_s + 20).stdout
-    except subprocess.TimeoutExpired:  # it does not look at the clock while it solves the root
+    except subprocess.TimeoutExpired:  # it ignores its time limit while it solves the root
         return Run(time.perf_counter() - started, math.inf, math.inf)
     seconds = time.perf_counter() - started
     if timed := re.search(r"Total time \(CPU seconds\):.*\(Wallclock seconds\):\s*([\d.]+)", said):

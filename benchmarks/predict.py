@@ -1,4 +1,4 @@
-"""What predicting costs: states and stationary distributions of 10,000 operators at once, beside a random walk."""
+"""The time of predictions: states and stationary distributions of 10,000 operators at once, beside a random walk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ten_thousand_operators_s() -> Claim:
 
 
 def over_random_walk() -> Claim:
-    """How many times faster than the released prototype's way: 100,000 random steps for each operator.
+    """The speed-up over the released prototype's method: 100,000 random steps per operator.
 
     The walk is compiled, and walked for 200 operators of the same loads; its time grows with their number.
     """
@@ -28,10 +28,10 @@ def over_random_walk() -> Claim:
 def _times() -> dict[str, float]:
     import numpy as np
 
-    from dspkit.predict import markov
+    from dspkit.forecasting import markov
 
     random = np.random.default_rng(0)
-    # Loads that wander, as real ones do: neighbours are alike, all nine transitions come up.
+    # Random walks, as real loads: successive values are similar, and all nine transitions occur.
     loads = np.abs(np.cumsum(random.normal(0, 0.15, (OPERATORS, SAMPLES)), axis=1) + 0.7)
     walk = _compiled_walk()
 
@@ -43,13 +43,13 @@ def _times() -> dict[str, float]:
         e = walk(matrix.cumsum(axis=2), STEPS, 1)
         return markov.choose(e, markov.classify(loads[:WALKED, -1]))
 
-    agree = float((ours()[:WALKED] == walked()).mean())  # a walk errs by chance where two states are about as likely
+    agree = float((ours()[:WALKED] == walked()).mean())  # a walk is wrong by chance if two states are about as likely
     assert agree > 0.97, agree
     return {**side_by_side({"ours": ours, "walk": walked}, repeats=7), "agree": agree}
 
 
 def _compiled_walk() -> Any:
-    """Share of the steps that a walk from the last state spends in each: compiled, as the prototype's Java is."""
+    """Return the share of steps that a walk from the last state spends in each state; compiled, like the prototype."""
     import numba
     import numpy as np
 

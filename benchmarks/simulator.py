@@ -1,8 +1,8 @@
-"""What simulating costs: the tuples engine beside the simulators that people would write it in, and the fluid engine.
+"""The time of simulations: the record-level engine beside general simulators, and the fluid engine.
 
-A visit is one record that passes one operator: it arrives, waits, is served, goes on. Rates are per visit, since the
-rivals get fewer records to keep the run short. `detail` shows that all of them are right: mean time in the whole line
-over its theory, which for stable M/M/c in a row is the sum of theirs.
+A visit is one record that passes one operator: it arrives, waits, is served and leaves. Rates are per visit, since the
+rivals simulate fewer records to keep the run short. `detail` shows that all of them are right: mean time in the whole
+line over its theory, which for a line of stable M/M/c queues is the sum of theirs.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks import Claim, side_by_side
-from dspkit import Deployment, History, Plant, Policy, Simulator, Topology, run, topologies
-from dspkit.plant import Node, Service, round_robin
+from dspkit import Deployment, History, Plant, Policy, Simulator, Topology, apps, run
+from dspkit.core.queueing import sojourn
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.static import Static
-from dspkit.queueing import sojourn
-from dspkit.simulator.fluid import Fluid
-from dspkit.simulator.layout import graph, layout, places
-from dspkit.simulator.tuples import Tuples
+from dspkit.simulator import Node, Service, round_robin
+from dspkit.simulator.fluid.engine import Fluid
+from dspkit.simulator.layout import index_topology, layout, places
+from dspkit.simulator.records.engine import RecordEngine
 from dspkit.workload import Sine
 
 RHO, LINE = 0.8, ("a", "b", "c", "d")
 
 
 def tuples_vs_simpy() -> Claim:
-    """Visits per second of the tuples engine over SimPy's, four operators of one instance at load 0.8."""
+    """Visits per second of the record-level engine over SimPy's, four operators of one instance at load 0.8."""
     return _against({"simpy": _Simpy(1, 20_000)}, servers=1, target=100)
 
 
@@ -39,12 +39,12 @@ def tuples_vs_ciw() -> Claim:
 
 
 def tuples_vs_simpy_50_servers() -> Claim:
-    """The same over SimPy's with 50 instances an operator."""
+    """The same over SimPy's with 50 instances per operator."""
     return _against({"simpy": _Simpy(50, 20_000)}, servers=50, target=50)
 
 
 def dearest_visit() -> Claim:
-    """How many times dearer a visit is in the dearest of these shapes than in a line of four; `detail` in ns."""
+    """Time per visit of the most expensive of these shapes over that of a line of four; `detail` in ns."""
     lines = {
         "4 operators": _Ours(1, 500_000),
         "1 operator": _Ours(1, 2_000_000, line=1),
@@ -63,7 +63,7 @@ def dearest_visit() -> Claim:
 
 
 def fluid_day_s() -> Claim:
-    """24 hours of 1-s ticks, kept, of ten operators in a line under DS2, which decides every 60 s."""
+    """Seconds of 24 hours of stored 1-s ticks, ten operators in a line under DS2, which decides every 60 s."""
     names = [f"o{i}" for i in range(10)]
     services = {n: Service(1e-4 * (1 + i % 3), contention=0.005) for i, n in enumerate(names)}
     plant, load = Plant(services, pause_s=10, noise=0.02), Sine(20e3, 15e3, period_s=86400)
@@ -79,11 +79,11 @@ def fluid_day_s() -> Claim:
 
 
 def slider_ms() -> Claim:
-    """A 60-minute run of word count, played again with another knob: what a hand on a slider waits for.
+    """A 60-minute run of word count, repeated with another knob: the wait after a move of a slider.
 
     DS2 decides every 60 s; `detail` has it every 10 s, and the hour without a policy in windows of 10 s.
     """
-    app = topologies.word_count()
+    app = apps.word_count()
     turned = iter(range(1, 10_000))
 
     def hour(window_s: float) -> History:
@@ -101,7 +101,7 @@ def slider_ms() -> Claim:
 
 def heatmap_s() -> Claim:
     """A heat map of two sliders: 50 x 50 points, each ten minutes of six operators in 1-s ticks."""
-    app = topologies.diamond()
+    app = apps.diamond()
     axes = {"bolt_3": range(1, 51), "scale": [0.04 * i for i in range(1, 51)]}
     rivals = {
         "two threads": lambda: app.sweep(axes, parallelism=4, duration_s=600),
@@ -112,7 +112,7 @@ def heatmap_s() -> Claim:
 
 
 def fluid_ns_per_tick() -> Claim:
-    """Nanoseconds a tick of six operators where nobody is held back; `detail` has the rest."""
+    """Nanoseconds per tick of six operators without back-pressure; `detail` has the other cases."""
     cases = {
         "easy, 6 operators": _Ticks(6, 900),
         "easy, 24 operators": _Ticks(24, 900),
@@ -136,7 +136,7 @@ class _Ticks:
         plant = Plant(services, {f"n{j}": Node(cores) for j in range(4)})
         k = topology.uniform(instances)
         where = places(topology, plant, Deployment(k), round_robin)
-        self.engine = Fluid(graph(topology), layout(topology, plant, where, k))
+        self.engine = Fluid(index_topology(topology), layout(topology, plant, where, k))
         self.rates = np.zeros((self.count, operators))
         self.rates[:, 0] = load
 
@@ -146,20 +146,20 @@ class _Ticks:
 
 
 def _against(rivals: dict[str, _Rival], servers: int, target: float) -> Claim:
-    """Medians of turns; each turn of ours is 25 of the rival's, so that both take long enough to be timed."""
+    """Return medians over turns; ours has 25 times the records, so that both take long enough to be timed."""
     (name,) = rivals
     ours = _Ours(servers, 25 * rivals[name].records)
-    seconds = side_by_side({"tuples": ours, **rivals}, repeats=5)
+    seconds = side_by_side({"records": ours, **rivals}, repeats=5)
     theory = 4 * sojourn(servers, RHO * servers, 1.0)[0]
-    ns = {"tuples": 1e9 * seconds["tuples"] / ours.visits, name: 1e9 * seconds[name] / rivals[name].visits}
+    ns = {"records": 1e9 * seconds["records"] / ours.visits, name: 1e9 * seconds[name] / rivals[name].visits}
     detail = {f"{who} ns per visit": value for who, value in ns.items()}
-    for who, rival in (("tuples", ours), *rivals.items()):
+    for who, rival in (("records", ours), *rivals.items()):
         detail[f"{who} mean over theory"] = statistics.fmean(rival.means) / theory
-    return Claim(ns[name] / ns["tuples"], "x", target=target, detail=detail)
+    return Claim(ns[name] / ns["records"], "x", target=target, detail=detail)
 
 
 class _Rival:
-    """Called: one more run, with other random numbers. `means` collects the mean times in the line."""
+    """A simulator of the line; each call is a run with other random numbers, whose mean time `means` collects."""
 
     def __init__(self, servers: int, records: int, line: int = 4):
         self.servers, self.records, self.visits = servers, records, records * line
@@ -178,12 +178,12 @@ class _Ours(_Rival):
         service = Service(1.0, queue_records=math.inf)
         plant = Plant(dict.fromkeys(topology.order, service), nodes or {f"n{j}": Node(4096) for j in range(4)})
         where = places(topology, plant, Deployment(k), round_robin)
-        self.graph, self.layout = graph(topology), layout(topology, plant, where, k)
+        self.graph, self.layout = index_topology(topology), layout(topology, plant, where, k)
         self.rates = np.zeros((1, line))
         self.rates[0, 0] = RHO * servers
 
     def __call__(self) -> None:
-        engine = Tuples(self.graph, self.layout, np.random.default_rng(next(self.seeds)))
+        engine = RecordEngine(self.graph, self.layout, np.random.default_rng(next(self.seeds)))
         engine.play(self.rates, np.array([self.records / self.rates[0, 0]]), np.ones(self.rates.shape[1]))
         latency = engine.window().event_latency
         assert latency is not None

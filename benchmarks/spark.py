@@ -1,4 +1,4 @@
-"""Live Spark: what a rescale interrupts, how long records take, what the meters cost, how much a job holds."""
+"""Live Spark: interruptions by a rescale, latency of records, cost of metering."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD = "id int64, event_s float64"
 
 @dataclass
 class Beat:
-    """A sink that tells the benchmark when each batch reached it."""
+    """A sink that reports to the benchmark when each batch reached it."""
 
     address: tuple[str, int]
 
@@ -34,12 +34,12 @@ class Beat:
 
 @dataclass
 class Wait:
-    """Hands records on, each after so many microseconds."""
+    """An operator that forwards records, each after a number of microseconds."""
 
     micros: float
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        from dspkit.apps.service import Service
+        from dspkit.apps.live import Service
 
         service = Service(self.micros)
         for batch in batches:
@@ -48,7 +48,7 @@ class Wait:
 
 
 class Ear:
-    """Hears the beats."""
+    """The receiver of the sink's reports."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -106,7 +106,7 @@ def _gaps(rate: float, turns: int) -> dict[str, list[float]]:
 
 
 def _restart(job: Any, k: int) -> None:
-    """The least that a restart can be: the epoch is cut, the query stopped, and the next one starts at once."""
+    """Perform the shortest possible restart: end the epoch, stop the query, start the next one at once."""
     keeper = job._supervisor
     with keeper._lock:
         job._deployment = job.deployment.scaled({"work": k})
@@ -129,12 +129,12 @@ def rescale_over_restart_idle() -> Claim:
 
 
 def rescale_over_restart_saturated() -> Claim:
-    """The same with a bottleneck that is offered more than it can do."""
+    """The same with an overloaded bottleneck."""
     return _interruption(4000.0)
 
 
 def _four(rate: float) -> Any:
-    """Latency with a source and four Python operators that hand records on, after a warm-up."""
+    """Return the latency of a source and four Python operators that forward records, after a warm-up."""
     from dspkit import Topology, workload
     from dspkit.spark import SparkJob, arrow
 
@@ -177,22 +177,24 @@ def latency_p50_at_100k_ms() -> Claim:
 
 
 def meter_overhead_percent() -> Claim:
-    """Time of a task with its meter over one whose meter does nothing: 2,000 frames of 50 records, handed on."""
+    """Time of a task with its meter over one without: 2,000 frames of 50 records, forwarded."""
     import numpy as np
 
     from dspkit.core import Topology
-    from dspkit.spark import TraceSource, arrow, line, task
-    from dspkit.spark.frames import wire
+    from dspkit.spark import TraceSource, arrow
+    from dspkit.spark.dataflow import plan as line
+    from dspkit.spark.dataflow import task
+    from dspkit.spark.dataflow.frames import wire
+    from dspkit.spark.dataflow.state import Plan
     from dspkit.spark.functions import same
-    from dspkit.spark.meter import Meter
-    from dspkit.spark.state import Plan
+    from dspkit.spark.metering import Meter, MeterAddress
     from dspkit.workload import Constant
 
     topology, source = Topology.chain("read", "next"), {"read": TraceSource(Constant(1))}
     code = line.functions(topology, {"next": arrow(same)}, source)
-    stage = line.stages(topology, code, source, "bench", Path(os.devnull), ("127.0.0.1", 9))[0]
+    stage = line.stages(topology, code, source, Path(os.devnull), MeterAddress("127.0.0.1", 9, b""))[0]
     frame = np.array([0, 0, 0, 0, 50], "<i8").tobytes()
-    rows = [wire([(0, -1, 0, frame)]) for _ in range(2000)]
+    rows = [wire([(0, -1, 0, frame, 2048)]) for _ in range(2000)]
 
     def run(meter: Any) -> None:
         task.Meter = meter  # type: ignore[attr-defined]
@@ -207,7 +209,7 @@ def meter_overhead_percent() -> Claim:
 
 
 class _Nothing:
-    """A meter that measures nothing."""
+    """A meter without measurements."""
 
     def __init__(self, *_: Any) -> None:
         self.arrived = self.done = self.results = 0

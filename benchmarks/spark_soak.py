@@ -21,7 +21,7 @@ MB = 1 << 20
 
 @dataclass
 class Work:
-    """One of a thousand keys for each record, after so many microseconds."""
+    """Return one of a thousand keys per record, after a number of microseconds."""
 
     micros: float
 
@@ -48,13 +48,13 @@ def _job(rate: float, micros: float) -> Any:
 
 
 def _memory(job: Any) -> dict[str, float]:
-    """Resident memory of this process and of a Python worker on average, and what lives on Java's heap, MB."""
-    from dspkit.spark import processes, session
+    """Return the resident memory of this process and of a Python worker (mean), and the JVM's live heap, MB."""
+    from dspkit.spark.runtime import processes, session
 
-    runtime = session.running().sparkContext._jvm.java.lang.Runtime.getRuntime()
+    runtime = session.running_session().sparkContext._jvm.java.lang.Runtime.getRuntime()
     runtime.gc()
     own = next(p for p in processes.running() if p.pid == os.getpid())
-    workers = [p for p in processes.below({os.getpid()}) if "dspkit.spark.daemon" in p.command]
+    workers = [p for p in processes.below({os.getpid()}) if "dspkit.spark.runtime.daemon" in p.command]
     return {
         "driver": own.resident_bytes / MB,
         "a worker": sum(p.resident_bytes for p in workers) / max(1, len(workers)) / MB,
@@ -63,7 +63,7 @@ def _memory(job: Any) -> dict[str, float]:
 
 
 def _run(job: Any, minutes: float, each_window: Callable[[Any], None]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Megabytes a minute by process, over the last two thirds; and what else was seen."""
+    """Return the growth in megabytes per minute by process, over the last two thirds, and other measurements."""
     import numpy as np
 
     rows, times, snapshots = [], [], []
@@ -85,7 +85,7 @@ def _run(job: Any, minutes: float, each_window: Callable[[Any], None]) -> tuple[
 
 
 def soak_mb_per_minute() -> Claim:
-    """The steepest memory of driver, Java's heap and a Python worker through 15 min of random rescales."""
+    """The fastest growth of memory of driver, JVM heap and a Python worker in 15 min of random rescales."""
     chance = random.Random(3)
 
     def rescale(job: Any) -> None:
@@ -97,7 +97,7 @@ def soak_mb_per_minute() -> Claim:
 
 
 def overload_mb_per_minute() -> Claim:
-    """The same through 10 min of ten times what the job can do; infinite if it died."""
-    with _job(10_000.0, 1000.0) as job:  # 1,000 records/s are what one instance of 1 ms can do
+    """The same in 10 min of ten-fold overload; infinite if the job died."""
+    with _job(10_000.0, 1000.0) as job:  # one instance of 1 ms processes 1,000 records/s
         slopes, seen = _run(job, 10, lambda _: None)
     return Claim(max(slopes.values()) if not seen["restarts"] else float("inf"), "MB/min", 1.0, "lower", seen)

@@ -1,4 +1,4 @@
-"""What a live view costs: a picture as plain data beside the same picture built with plotly's own methods."""
+"""Costs of a live view: a picture as plain data beside the same picture built with plotly's own methods."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any
 
 from benchmarks import Claim, side_by_side
-from dspkit import History, plots, run, topologies
+from dspkit import History, apps, plots, run
 from dspkit.policies.ds2 import DS2
 
 
 def redraw_over_plotly_methods() -> Claim:
-    """How many times faster the timeline of a run of 90 windows is as plain data; frames are built in both."""
-    app = topologies.diamond()
+    """Time of the timeline of a run of 90 windows by plotly's methods over that as plain data, frames in both."""
+    app = apps.diamond()
     history = run(DS2(), app.simulator(seed=1), steps=90)
     rivals = {"plain": lambda: _plain(history), "plotly": lambda: _plotly(history)}
     times = side_by_side(rivals, repeats=15)
@@ -32,7 +32,7 @@ def _plotly(history: History) -> object:
 
     spec = plots.timeline(history, target_latency_s=0.18).spec
     figure = make_subplots(rows=4, cols=1, shared_xaxes=True)
-    for trace in spec["data"]:  # marks of decisions lie over the third row
+    for trace in spec["data"]:  # marks of decisions are on the third row
         row = min(4, int(trace["yaxis"][1:] or 1))
         figure.add_scatter(**{k: v for k, v in trace.items() if k not in ("type", "xaxis", "yaxis")}, row=row, col=1)
     for shape in spec["layout"]["shapes"]:
@@ -40,10 +40,10 @@ def _plotly(history: History) -> object:
     return figure.to_json()
 
 
-MOVED = 500  # moves of the slider in all
-PACED, PAUSE_MS = 60, 300  # of these one after the other with a rest, as a hand does
+MOVED = 500  # moves of the slider in total
+PACED, PAUSE_MS = 60, 300  # of these with a pause between them, like a person
 _CELLS = {
-    "graph": "view = ui.TopologyView(run(DS2(), topologies.word_count().simulator(), steps=90))\nview",
+    "graph": "view = ui.TopologyView(run(DS2(), apps.word_count().simulator(), steps=90))\nview",
     "a bare label": (
         "import ipywidgets as w\nbare, label = w.IntSlider(description='bare', max=60), w.HTML('<p class=bare>0</p>')\n"
         "bare.observe(lambda c: setattr(label, 'value', f'<p class=bare>{c.new}</p>'), 'value')\nw.VBox([bare, label])"
@@ -61,7 +61,7 @@ def _browsed() -> dict[str, Any]:
 
     from benchmarks import _lab
 
-    start = "from dspkit import lessons, run, topologies, ui\nfrom dspkit.policies.ds2 import DS2\n"
+    start = "from dspkit import apps, run, ui\nfrom dspkit.ui import lessons\nfrom dspkit.policies.ds2 import DS2\n"
     told: dict[str, Any] = {}
     with _lab.lab() as (address, folder), _lab.page() as page:
         for name, source in _CELLS.items():
@@ -75,7 +75,7 @@ def _browsed() -> dict[str, Any]:
             slider.evaluate("e => e.querySelector('.noUi-handle').setAttribute('data-bench', '')")
             move = ["[data-bench]", shown]
             there_and_back = [["ArrowRight"] * 10 + ["ArrowLeft"] * 10]
-            if name == "graph":  # from the last window it goes back first
+            if name == "graph":  # the slider starts at the last window, so it moves back first
                 there_and_back = [["ArrowLeft"] * 10 + ["ArrowRight"] * 10]
             page.evaluate(_lab.MOVES, [*move, 20, *there_and_back, 0])  # warm
             before = _size(page, path)
@@ -92,7 +92,7 @@ def _browsed() -> dict[str, Any]:
 
 
 def _size(page: Any, path: Any) -> tuple[float, int]:
-    """Memory of the kernel in MB, and the bytes of the notebook as saved now."""
+    """Return the memory of the kernel in MB, and the bytes of the saved notebook."""
     page.keyboard.press("Control+s")
     time.sleep(2.0)
     from benchmarks import _lab
@@ -130,5 +130,5 @@ def kernel_growth_over_500_moves() -> Claim:
 
 
 def notebook_growth_over_500_moves() -> Claim:
-    """Kilobytes that the notebook's file grows over 500 moves: pictures take the place of former ones."""
+    """Kilobytes that the notebook's file grows over 500 moves: plots replace their predecessors."""
     return Claim(_browsed()["graph"]["file_kb"], "kB", target=20, better="lower", detail=_browsed())

@@ -1,8 +1,9 @@
-"""Makes recorded_job.csv: `python data/recorded_job.py`. A simulated job, as an engine's metrics would show it.
+"""Create recorded_job.csv: `python data/recorded_job.py`. A simulated job, as an engine's metrics would show it.
 
 Readings of a page are parsed; some are enriched and scored, all are counted by session, and both are stored. The job
-runs 40 minutes in windows of 30 s. After ten minutes somebody gives `enrich` an instance, after twenty the load nearly
-doubles, which `score` cannot take. Meters swing by 8 %, and fail as meters do: gaps, silence, nonsense.
+runs 40 minutes in windows of 30 s. After ten minutes `enrich` gets one more instance, after twenty the load nearly
+doubles, which exceeds the capacity of `score`. Metrics fluctuate by 8 % and fail as real
+ones do: gaps, invalid values.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from dspkit import Deployment, History, Operator, Plant, Simulator, Topology, run, workload
-from dspkit.plant import Service
 from dspkit.policies.static import Static
+from dspkit.simulator import Service
 
 PATH = Path(__file__).with_name("recorded_job.csv")
 TOPOLOGY = Topology(
@@ -58,11 +59,11 @@ def make(seed: int = 11) -> History:
 
 
 def rows(history: History, seed: int = 11) -> list[list[str]]:
-    """One row a window and operator, with the faults of real meters."""
+    """One row per window and operator, with the faults of real metrics."""
     draw, made = np.random.default_rng(seed), []
     for i, step in enumerate(history):
         s = step.snapshot
-        if i in (33, 34, 57):  # nobody collected
+        if i in (33, 34, 57):  # no collection
             continue
         for name in TOPOLOGY.order:
             if name == "store" and i in (45, 46):  # its meters fell silent

@@ -7,31 +7,33 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Each public name and where it lives; loaded on first use, so that `import dspkit` costs next to nothing.
+# The module of each public name, which is loaded on first use to keep `import dspkit` fast.
 _HOME = {
-    "Backend": "core",
-    "Decision": "core",
-    "Deployment": "core",
-    "Latency": "core",
-    "Operator": "core",
-    "OperatorMetrics": "core",
-    "Policy": "core",
-    "Snapshot": "core",
-    "Step": "core",
-    "Topology": "core",
-    "DspkitError": "errors",
-    "History": "history",
+    "Backend": "core.policy",
+    "Decision": "core.policy",
+    "Deployment": "core.topology",
+    "Latency": "core.metrics",
+    "Operator": "core.topology",
+    "OperatorMetrics": "core.metrics",
+    "Policy": "core.policy",
+    "Snapshot": "core.metrics",
+    "Step": "core.policy",
+    "Topology": "core.topology",
+    "DspkitError": "core.errors",
+    "Experiment": "experiment",
+    "run": "experiment",
+    "History": "core.history",
     "advise": "advice",
-    "mape": "loop",
-    "run": "loop",
-    "Plant": "plant",
+    "control_loop": "core.loop",
+    "Plant": "simulator",
     "Simulator": "simulator",
     "simulate_many": "simulator",
-    "cite": "references",
+    "cite": "core.references",
     "compare": "comparison",
 }
 _MODULES = tuple(
-    "bo comparison data etp lessons loaders placement plant plots policies report topologies ui workload".split()
+    "advice apps bo comparison core etp experiment forecasting loaders migration placement plots policies profiling"
+    " report simulator spark testing ui workload".split()
 )
 
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)

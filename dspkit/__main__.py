@@ -9,11 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
-from .errors import DspkitError
+from .core import DspkitError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; 0 when done, 2 with one line on stderr when it cannot be done."""
+    """Run the command line and return its exit code: 0, or 2 with one line on stderr after an error.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Examples
+    --------
+    >>> main(["cite", "no_such_work"])
+    2
+    """
     parser = _parser()
     args = parser.parse_args(argv)
     if args.run is None:
@@ -32,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(args: argparse.Namespace) -> None:
     from . import report
-    from .history import History
+    from .core import History
 
     started = time.monotonic()
     if args.file.suffix == ".parquet":
@@ -43,7 +54,7 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _cite(args: argparse.Namespace) -> None:
-    from .references import cite
+    from .core.references import cite
 
     print(cite(args.names or None))
 

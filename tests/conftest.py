@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import shutil
 import socket
@@ -40,8 +41,12 @@ def _home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Live jobs of one kind come together, so that Java starts once for each: clusters have Sparks of their own."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Examples that are only shown are no tests. Live jobs of one kind come together: Java starts once for each."""
+    shown = [item for item in items if _only_shown(item)]
+    if shown:
+        config.hook.pytest_deselected(items=shown)
+        items[:] = [item for item in items if item not in shown]
     kinds = ("microbatch]", "plain]")
 
     def kind(item: pytest.Item) -> int:
@@ -50,6 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((i for i, end in enumerate(kinds, 1) if end in item.name), 0)
 
     items.sort(key=kind)
+
+
+def _only_shown(item: pytest.Item) -> bool:
+    """A docstring with `+SKIP` at each line: it needs a Prometheus, a Flink, an hour; others test what it shows."""
+    return isinstance(item, pytest.DoctestItem) and all(
+        example.options.get(doctest.SKIP, False) for example in item.dtest.examples
+    )
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -105,7 +117,13 @@ def _page(browser: Browser, errors: list[str], *, offline: bool) -> Iterator[Pag
     context = browser.new_context(viewport={"width": 1300, "height": 1100}, offline=offline)
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(f"script: {error}"))
-    page.on("console", lambda message: message.type == "error" and errors.append(f"console: {message.text}"))
+
+    def said(message):
+        # On a busy machine JupyterLab draws a saved view before the kernel has sent its widgets, and again afterwards.
+        if message.type == "error" and "widget model not found" not in message.text:
+            errors.append(f"console: {message.text}")
+
+    page.on("console", said)
 
     def failed(request):
         # JupyterLab shows a picture of a notebook twice: first by its bare name, which it takes back at once.

@@ -5,17 +5,21 @@ Workers import this module: what a test's own module defines is not to be found 
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dspkit import Topology
-from dspkit.spark import SparkJob, arrow, keyed, session
+from dspkit import Snapshot, Topology
+from dspkit.spark import SparkJob, arrow, keyed
+from dspkit.spark.runtime import session
 from dspkit.workload import Constant
 
 RECORD = "id int64, event_s float64"
@@ -26,13 +30,91 @@ def spark(mode: str) -> Any:
     """The Spark for jobs in `mode`, which may be "plain": without our jar. One for another mode is ended first."""
     if mode not in _running:
         end()
-        _running[mode] = session.start("local[64]", "microbatch" if mode == "plain" else mode, with_jar=mode != "plain")
+        _running[mode] = session.start_session(
+            "local[64]", "microbatch" if mode == "plain" else mode, with_jar=mode != "plain"
+        )
+        session.warm(_running[mode])  # the first job does not wait for the imports of its workers
     return _running[mode]
 
 
 def end() -> None:
     while _running:
         session.stop(_running.popitem()[1])
+
+
+class Interference:
+    """A gauge of other programs: the share of time for which some task waited for a core.
+
+    Rates and busy times mean something in a quiet window only; those of another one are inconclusive.
+    """
+
+    def __init__(self) -> None:
+        self._since, self._waited = time.monotonic(), self._total()
+
+    @staticmethod
+    def _total() -> float:
+        """Seconds, as the kernel counts them; where it does not, a full load says that tasks wait."""
+        try:
+            with open("/proc/pressure/cpu", encoding="ascii") as file:
+                return int(file.readline().rpartition("=")[2]) * 1e-6
+        except OSError:
+            return time.monotonic() * (os.getloadavg()[0] > (os.cpu_count() or 1))
+
+    def share(self) -> float:
+        """Since the last call."""
+        since, waited = self._since, self._waited
+        self._since, self._waited = time.monotonic(), self._total()
+        return (self._waited - waited) / max(1e-9, self._since - since)
+
+
+QUIET = 0.15
+
+
+def quiet_window(job: SparkJob, most: int = 6, *, full: bool = False) -> tuple[Snapshot, bool]:
+    """Return the first window in which others left the cores alone, or else the last; and whether they did.
+
+    It begins when workers are warm, and unless the job is to be `full` its logs as good as read.
+    """
+    works(job)
+    gauge = Interference()
+    for _ in range(most):
+        snapshot = job.observe()
+        read = snapshot.lag < 0.2 * max(1.0, snapshot.source_rate) * snapshot.window_s
+        if gauge.share() < QUIET and (read or full):
+            return snapshot, True
+    return snapshot, False
+
+
+def until(happened: Callable[[], Any], seconds: float = 180) -> Any:
+    """Return what `happened` returns as soon as that is true."""
+    end = time.monotonic() + seconds
+    while not (found := happened()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+    return found
+
+
+def works(job: SparkJob) -> None:
+    """Wait until records get through; on a busy machine the first workers take their time."""
+    until(lambda: job.observe().throughput > 0, 300)
+
+
+def counted(job: SparkJob, records: float, most: int = 200) -> dict[str, float]:
+    """Return what was counted over as many windows as `records` at the end of the graph take.
+
+    By operator what it did, by edge what was sent, "offered" by source, "ended": an edge of a window may part them.
+    """
+    sums: Counter[Any] = Counter()
+    for _ in range(most):
+        seen = job.observe()
+        sums["ended"] += seen.throughput * seen.window_s
+        for rates in (seen.source_rates, seen.edge_rates, {o: m.processing_rate for o, m in seen.operators.items()}):
+            kind = "offered " if rates is seen.source_rates else ""
+            for name, rate in rates.items():
+                sums[kind + " -> ".join(name) if isinstance(name, tuple) else kind + name] += rate * seen.window_s
+        if sums["ended"] >= records:
+            return dict(sums)
+    raise AssertionError(f"too few: {sums}")
 
 
 class Work:
@@ -72,6 +154,59 @@ def count(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
         for key in batch.column("id").to_pylist():
             known[key] = known.get(key, 0) + 1
     yield from ()
+
+
+def odd_keys(ids: Any, event_s: Any) -> pa.RecordBatch:
+    """Keys that are easily lost: both zeros, NaN, unsigned numbers beyond 2 ** 63, times and nulls."""
+    reals = np.array([0.0, -0.0, np.nan, -np.nan, 0.1, np.inf])[ids % 6]
+    at = pa.array([None if i % 4 == 0 else 10**15 + i % 4 for i in ids.tolist()], pa.timestamp("us", "UTC"))
+    columns = [pa.array(reals), pa.array(ids.astype(np.uint64) % 50 + np.uint64(2**63 - 20)), at]
+    return pa.RecordBatch.from_arrays(columns, schema=ODD_KEYS)
+
+
+ODD_KEYS = pa.schema({"real": pa.float64(), "user": pa.uint64(), "at": pa.timestamp("us", "UTC")})
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts the records of each key, of one column or several."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[Any], known: dict[Any, int]) -> Iterator[Any]:
+        for batch in batches:
+            parts = [batch.column(name).to_pylist() for name in self.columns]
+            for key in parts[0] if len(parts) == 1 else zip(*parts, strict=True):
+                known[key] = known.get(key, 0) + 1
+        yield from ()
+
+
+EVENT = "key int64, at float64, n int64"
+
+
+def out_of_order(ids: Any, event_s: Any) -> pa.RecordBatch:
+    """Records that are up to three seconds behind the order in which they come."""
+    behind = (ids * 7919 % 31) / 10
+    columns = [ids % 5, np.round(event_s * 20 - behind, 1), ids % 7]  # event time is twenty times as fast
+    return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=["key", "at", "n"])
+
+
+def n_of(row: dict[str, Any]) -> int:
+    return int(row["n"])
+
+
+def received(batches: Iterator[Any], known: dict[Any, list[int]]) -> Iterator[Any]:
+    """Keeps the results of each window: of all of them each once."""
+    for batch in batches:
+        for key, end, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            known[key, end] = [*known.get((key, end), []), value]
+    yield from ()
+
+
+def few_only(batches: Iterator[Any]) -> Iterator[Any]:
+    """Returns after three batches."""
+    for _, batch in zip(range(3), batches, strict=False):
+        yield batch
 
 
 def digits_counted(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
@@ -132,6 +267,47 @@ def broken(batches: Iterator[Any]) -> Iterator[Any]:
     yield from ()
 
 
+def exits(batches: Iterator[Any]) -> Iterator[Any]:
+    for _ in batches:
+        sys.exit(3)
+    yield from ()
+
+
+def counts_in_words(batches: Iterator[Any], known: dict[int, Any]) -> Iterator[Any]:
+    """State of another type than it was declared to have."""
+    for batch in batches:
+        for key in batch.column("id").to_pylist():
+            known[key] = "1"
+    yield from ()
+
+
+TEXT = pa.schema({"id": pa.int64(), "text": pa.string()})
+
+
+def parse(batches: Iterator[Any]) -> Iterator[Any]:
+    """Numbers from text, twice each; text that is no number raises, one beyond int8 does not fit the declared type."""
+    for batch in batches:
+        rows = [{"id": row["id"], "n": int(row["text"])} for row in batch.to_pylist() for _ in range(2)]
+        yield pa.RecordBatch.from_pylist(rows, schema=pa.schema({"id": pa.int64(), "n": pa.int64()}))
+
+
+def texts(ids: Any, event_s: Any) -> pa.RecordBatch:
+    """Each seventh text is no number."""
+    values = [str(n % 100) if n % 7 else f"x{n}" for n in ids.tolist()]
+    return pa.RecordBatch.from_arrays([pa.array(ids), pa.array(values)], schema=TEXT)
+
+
+COUNT_AND_TEXT = pa.struct({"n": pa.int64(), "text": pa.string()})
+
+
+def counts_with_text(batches: Iterator[Any], known: dict[int, Any]) -> Iterator[Any]:
+    for batch in batches:
+        for key in batch.column("id").to_pylist():
+            before = known.get(key, {"n": 0, "text": "new"})
+            known[key] = before | {"n": before["n"] + 1}
+    yield from ()
+
+
 def single(batches: Iterator[Any]) -> Iterator[Any]:
     """Each record in a frame of its own, so that Spark's rows are records from here on."""
     for batch in batches:
@@ -149,8 +325,9 @@ def job(rate: float = 2000.0, micros: float = 100.0, *, mode: str = "realtime", 
     """read -> work -> count: an operator of known service time, then one that counts each record."""
     functions = {"work": arrow(Work(micros), RECORD), "count": keyed(count, key="id", state="int64")}
     load = more.pop("load", None) or Constant(rate)
-    settings = {"window_s": 1.0, "epoch_s": 3.0, "most_records": 5000} | more
-    settings["spark"] = more.get("spark") or spark(mode)
+    settings = {"window_s": 1.0, "epoch_s": 3.0, "max_batch_records": 5000} | more
+    if "spark" not in more:
+        settings["spark"] = spark(mode)
     if mode == "plain":
         mode, settings = "microbatch", settings | {"engine": "plain"}
     return SparkJob(Topology.chain("read", "work", "count"), functions, load, mode=mode, **settings)
@@ -158,7 +335,7 @@ def job(rate: float = 2000.0, micros: float = 100.0, *, mode: str = "realtime", 
 
 def each_once(checkpoint: Any, operator: str = "count") -> int:
     """How many records the log gave out, after checking that the operator counted each of them exactly once."""
-    from dspkit.spark.checkpoint import Checkpoint
+    from dspkit.spark.dataflow.checkpoint import Checkpoint
 
     kept = Checkpoint(checkpoint)
     table, partitions = kept.state(operator), kept.offsets()[0]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dspkit import placement
-from dspkit.placement import Application, Costs, Network, Problem, Ranges, Weights
+from dspkit.placement import Application, Network, Problem, Ranges, Weights
+from dspkit.placement.objective import Costs, metric_costs, weighted_costs
 
 MOST = 3_000  # placements, so that exhaustive search stays quick
 AIMS = [
@@ -58,7 +59,7 @@ def objective(problem: Problem, seed: int) -> Costs:
     """One of all objectives, or a mix."""
     kind = seed % (len(AIMS) + 3)
     if kind < len(AIMS):
-        return placement.single(problem, *AIMS[kind])
+        return metric_costs(problem, *AIMS[kind])
     random = np.random.default_rng((seed, 1))
     weights = Weights(*random.dirichlet((1, 1, 1)).tolist(), str(random.choice(placement.NETWORK_METRICS)))
-    return placement.weighted(problem, weights, Ranges((0.01, 0.1), (-1.0, -0.01), (10.0, 500.0)))
+    return weighted_costs(problem, weights, Ranges((0.01, 0.1), (-1.0, -0.01), (10.0, 500.0)))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dspkit.errors import InfeasibleError
-from dspkit.placement import Application, Network, Problem, ReplicaProblem
-from dspkit.placement.replica_options import deployments, options
+from dspkit.core import InfeasibleError
+from dspkit.placement import Application, Network, Problem, Replication
+from dspkit.placement.replication.options import deployments, options
 
 
-def small(seed: int, most: int = 2_000) -> ReplicaProblem:
+def small(seed: int, most: int = 2_000) -> Problem:
     """Chains, diamonds and any graph on 3 or 4 nodes, with pins, missing and narrow links, in both traffic modes.
 
     At most `most` combinations of multisets, so that exhaustive search stays quick.
@@ -27,7 +27,7 @@ def small(seed: int, most: int = 2_000) -> ReplicaProblem:
             return problem
 
 
-def _drawn(random: np.random.Generator) -> ReplicaProblem:
+def _drawn(random: np.random.Generator) -> Problem:
     operators, nodes = int(random.integers(2, 5)), int(random.integers(3, 5))
     ends = [(i, i + 1) for i in range(operators - 1)]
     if (shape := random.integers(3)) == 0:
@@ -52,24 +52,24 @@ def _drawn(random: np.random.Generator) -> ReplicaProblem:
         if random.random() < 0.6
     }
     mu = np.where(random.random(operators) < 0.2, math.inf, random.uniform(12, 60, operators))
-    return ReplicaProblem(
-        Problem(app, network, pins),
+    replication = Replication(
         random.integers(1, 4 if operators < 4 else 3, operators), mu, random.choice([1, 5]),
         random.uniform(0.5, 2, operators), random.uniform(0, 0.1, (nodes, nodes)),
         random.integers(1, 4, len(ends)) * 100,
         traffic=str(random.choice(["multiplicity", "support"])), scale_service_rate=bool(random.random() < 0.3),
     )  # fmt: skip
+    return Problem(app, network, pins, replication)
 
 
 def answer(call: Any, *given: Any, **settings: Any) -> Any:
-    """What a solver answers, None if nothing is feasible."""
+    """Return the solution of a solver, None if nothing is feasible."""
     try:
         return call(*given, **settings)
     except InfeasibleError:
         return None
 
 
-def taxi(nodes: int, most: int) -> ReplicaProblem:
+def taxi(nodes: int, most: int) -> Problem:
     """The thesis's New York taxi query, every operator free; three of them never replicated."""
     names = ("source", "parser", "filter", "route", "metronome", "count", "partial", "global")
     streams = (
@@ -80,4 +80,4 @@ def taxi(nodes: int, most: int) -> ReplicaProblem:
     network = Network(tuple(f"n{u}" for u in range(nodes)), delay, most + 1.0)
     once = ("source", "metronome", "global")
     degrees = [1 if n in once else most for n in names]
-    return ReplicaProblem(Problem(Application(names, streams, 1, 0.005, 100), network), degrees)
+    return Problem(Application(names, streams, 1, 0.005, 100), network, replication=Replication(degrees))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import socket
 import subprocess
 import time
@@ -9,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from environment import Environment
 
@@ -70,11 +73,23 @@ def pack_pip(folder: Path) -> None:
         wheel.writestr(f"pip-{pip.version}.dist-info/RECORD", "".join(f"{file},,\n" for file in kept))
 
 
+def locked(constraints: str) -> str:
+    """The lines of a lock with the hashes of the wheels that lie where pip looks, or one that no file has."""
+    folders = [Path(urlsplit(unquote(word)).path) for word in os.environ.get("PIP_FIND_LINKS", "").split()]
+    lines = []
+    for line in constraints.splitlines():
+        name, _, version = line.partition("==")
+        found = [path for folder in folders for path in folder.glob(f"{name}-{version}-*.whl")]
+        hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in found] or ["0" * 64]
+        lines.append(" \\\n".join([line, *(f"    --hash=sha256:{value}" for value in hashes)]))
+    return "\n".join(lines) + "\n"
+
+
 def make_project(root: Path, constraints: str = "small==1.0\nother==1.0\n") -> Path:
     root.mkdir(parents=True)
     (root / "pyproject.toml").write_text(PYPROJECT)
     (root / "backend.py").write_text(BACKEND)
-    (root / "constraints.txt").write_text(constraints)
+    (root / "constraints.txt").write_text(locked(constraints))
     return root
 
 

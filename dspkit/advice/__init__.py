@@ -1,64 +1,83 @@
-"""Advice for a job that somebody already runs: where is the bottleneck, what do the policies say, how sure, and why.
+"""Advice for a running job: the bottleneck, the recommendations of the policies, their confidence and reasons.
 
-`dspkit.advise(history)` is the one call; docs/advice.md says how its numbers come about.
+`dspkit.advise(history)` is the one call; docs/advice.md explains its numbers.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import KnobError, MetricError
-from ..frozen import FrozenMap
-from ..history import History
+from ..core import FrozenMap, History, MetricError
+from ..core.validation import number
 from .advice import Advice
-from .ask import Recommendation, ask
-from .defaults import chosen
 from .evidence import evidence
-from .needs import Known, Needs, needs
+from .needs import IntervalEstimate, Needs, needs
 from .outlook import After, Outlook, outlook
-from .settings import ENGINES, Settings, engine_of
+from .recommendations import Recommendation, ask, chosen
+from .settings import ENGINES, EngineSettings, engine_of
 
 if TYPE_CHECKING:
     from ..loaders import Loader
 
-__all__ = ["ENGINES", "Advice", "After", "Known", "Needs", "Outlook", "Recommendation", "Settings", "advise"]
+__all__ = [
+    "ENGINES",
+    "Advice",
+    "After",
+    "EngineSettings",
+    "IntervalEstimate",
+    "Needs",
+    "Outlook",
+    "Recommendation",
+    "advise",
+]
 
 
 def advise(
     history_or_loader: History | Loader,
     *,
-    target_latency: float | None = None,
+    target_latency_s: float | None = None,
     policies: Any = None,
     engine: str | None = None,
 ) -> Advice:
-    """What the policies make of a recorded job, and what would come of it.
+    """Return the policies' recommendations for a recorded job, with the predicted effect of each.
 
-    `target_latency` is the mean latency to meet, in seconds. `policies` are names, policies, or a mapping of these;
-    by default all that make sense on a recording. `engine` is "flink", "spark", "storm" or "dspkit", whose settings
-    are named; by default what the recording says. The windows that count are those of the last deployment under the
-    last load. What a policy lacks, or what goes wrong in it, stands in its row.
+    The windows of the last deployment under the last load count. A missing input of a policy, or an error in it, is
+    reported in its row.
 
-    >>> from dspkit import advise, run, topologies, workload
+    Parameters
+    ----------
+    history_or_loader : History or Loader
+        The recorded job, or a loader that reads it.
+    target_latency_s : float, optional
+        The mean latency to meet, in seconds.
+    policies : str, Policy, iterable or mapping of these, optional
+        The policies to run, by default all that make sense on a recording.
+    engine : {"flink", "spark", "storm", "dspkit"}, optional
+        The engine whose settings are named, by default the one that the recording names.
+
+    Returns
+    -------
+    Advice
+        Sentences, data frames and figures; `report()` writes them as one HTML file.
+
+    Examples
+    --------
+    >>> from dspkit import advise, apps, run, workload
     >>> from dspkit.policies.static import Static
-    >>> app = topologies.word_count()
+    >>> app = apps.word_count()
     >>> history = run(Static(), app.simulator(workload.Constant(140e3), parallelism=3), steps=20)
     >>> advice = advise(history, policies=["ds2"])
     >>> advice.bottleneck, advice["ds2"].says
     ('count', 'source 3 → 2, flat_map 3 → 2, count 3 → 5, sink 3 → 4')
     """
     history, problems = _read(history_or_loader)
-    if target_latency is not None and not (
-        isinstance(target_latency, (int, float))
-        and not isinstance(target_latency, bool)
-        and 0 < target_latency < math.inf
-    ):
-        raise KnobError(f"target_latency={target_latency!r}", expected="seconds above 0", fix="as in 0.5, or leave out")
+    if target_latency_s is not None:
+        number(target_latency_s, "target_latency_s", 0, above=True, fix="pass seconds, as in 0.5, or leave it out")
     engine = engine_of(history, engine)
     found = evidence(history)
     needed = needs(history.topology, found.windows)
-    asked = chosen(policies, found, target_latency)
+    asked = chosen(policies, found, target_latency_s)
     told = tuple(ask(name, policy, history.topology, found) for name, policy in asked.items())
     return Advice(
         history=history,
@@ -67,13 +86,13 @@ def advise(
         outlook=outlook(history, needed, found.pooled),
         recommendations=told,
         engine=engine,
-        target_latency=None if target_latency is None else float(target_latency),
+        target_latency_s=None if target_latency_s is None else float(target_latency_s),
         problems=FrozenMap(problems),
     )
 
 
 def _read(given: Any) -> tuple[History, Mapping[str, int]]:
-    """The history, and what was dropped while it was loaded."""
+    """Return the history, and the readings dropped while it was loaded."""
     if isinstance(given, History):
         dropped = given.about.get("dropped", {})
         return given, dropped if isinstance(dropped, Mapping) else {}
@@ -84,7 +103,7 @@ def _read(given: Any) -> tuple[History, Mapping[str, int]]:
     history = given.history()
     if not isinstance(history, History):
         raise MetricError(
-            f"a loader that gives {type(history).__name__}", expected="a History", fix="see loaders.Loader"
+            f"a loader that returns {type(history).__name__}", expected="a History", fix="see loaders.Loader"
         )
     problems = getattr(given, "problems", {})
     return history, dict(problems) if isinstance(problems, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Which windows of a recording say how the job runs now, and all of them put together as one."""
+"""The windows of a recording that describe the job as it runs now, and their combination into one."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any, cast
 
-from ..core import Latency, OperatorMetrics, Snapshot
-from ..errors import MetricError
-from ..frozen import FrozenMap
-from ..history import History
+from ..core import FrozenMap, History, Latency, MetricError, OperatorMetrics, Snapshot
 
 NEAR = 0.2  # relative distance of a load that still counts as the same
-_SMOOTH = 5  # windows whose median is compared: single ones swing
+_SMOOTH = 5  # windows whose median is compared: single ones fluctuate
 _OPTIONAL = ("cpu", "blocked", "waited_s")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """`windows` count: the last deployment under the last load; `left_out` says how many did not, and why."""
+    """The windows that count: the last deployment under the last load; `left_out` counts the others by reason."""
 
     windows: tuple[Snapshot, ...]
     left_out: FrozenMap[str, int]
 
     @property
     def pooled(self) -> Snapshot:
-        """The windows as one."""
+        """The windows combined into one."""
         return pool(self.windows)
 
     @property
@@ -43,7 +40,7 @@ class Evidence:
 
 
 def evidence(history: History) -> Evidence:
-    """The windows that count, or a MetricError that says why none does."""
+    """Return the windows that count; raise a MetricError with the reasons if there are none."""
     seen = [step.snapshot for step in history]
     if not seen:
         raise MetricError("an empty history", expected="at least one window", fix="record the job, or load more of it")
@@ -53,13 +50,13 @@ def evidence(history: History) -> Evidence:
         if not s.operators:
             left["without metrics"] = left.get("without metrics", 0) + 1
         elif s.downtime_s > 0:
-            left["stood still"] = left.get("stood still", 0) + 1
+            left["paused"] = left.get("paused", 0) + 1
         else:
             usable.append(s)
     if not usable:
         told = ", ".join(f"{n} {why}" for why, n in left.items())
         raise MetricError(f"{len(seen)} windows, {told}", expected="a window of a job that ran", fix="record longer")
-    same = _tail(usable, lambda s, last: s.deployment == last.deployment and s.law == last.law)
+    same = _tail(usable, lambda s, last: s.deployment == last.deployment and s.execution == last.execution)
     if len(same) < len(usable):
         left["at another deployment"] = len(usable) - len(same)
     level = _level(same)
@@ -76,13 +73,13 @@ def _tail(windows: Sequence[Snapshot], alike: Callable[[Snapshot, Snapshot], boo
 
 
 def _level(windows: Sequence[Snapshot]) -> list[Snapshot]:
-    """From the end back as long as the median load of a few windows stays near the one at the end."""
+    """Return the last windows, back to where the median load of a few windows leaves that of the end."""
     rates = [s.source_rate for s in windows]
     last = median(rates[-_SMOOTH:])
     start = len(rates)
     while start and abs(median(rates[max(0, start - _SMOOTH) : start]) - last) <= NEAR * last:
         start -= 1
-    # a median takes half its windows to follow: what it took too many or too few of is told by single ones
+    # a median follows after half its windows: single windows correct the start by those it includes or lacks
     while start and abs(rates[start - 1] - last) <= NEAR * last:
         start -= 1
     while start < len(rates) - 1 and abs(rates[start] - last) > NEAR * last:
@@ -90,9 +87,9 @@ def _level(windows: Sequence[Snapshot]) -> list[Snapshot]:
     return list(windows[min(start, len(rates) - 1) :])
 
 
-def parts(windows: Sequence[Snapshot], most: int = 5, least: int = 3) -> list[Snapshot]:
-    """Consecutive parts of at least three windows each, put together: do they tell the same? No part if too few."""
-    count = min(most, len(windows) // least)
+def consecutive_parts(windows: Sequence[Snapshot], max_parts: int = 5, min_windows: int = 3) -> list[Snapshot]:
+    """Return consecutive parts of at least three windows each, combined; none if there are too few windows."""
+    count = min(max_parts, len(windows) // min_windows)
     if count < 2:
         return []
     ends = [round(i * len(windows) / count) for i in range(count + 1)]
@@ -100,7 +97,7 @@ def parts(windows: Sequence[Snapshot], most: int = 5, least: int = 3) -> list[Sn
 
 
 def pool(windows: Sequence[Snapshot]) -> Snapshot:
-    """Windows of one deployment as one: rates by time, true rates by busy time, latency by records; queues as last."""
+    """Combine windows of one deployment: rates by time, true rates by busy time, latency by records, last queues."""
     last = windows[-1]
     names = dict.fromkeys(n for s in windows for n in s.operators)
     return Snapshot(
@@ -115,12 +112,13 @@ def pool(windows: Sequence[Snapshot]) -> Snapshot:
         lag=last.lag,
         edge_rates=_means(windows, "edge_rates"),
         nodes=_means(windows, "nodes"),
-        law=last.law,
+        execution=last.execution,
+        last_selectivities=last.last_selectivities,
     )
 
 
 def _means(windows: Sequence[Snapshot], what: str) -> dict[Any, float]:
-    """The mean of each entry over the windows that have it."""
+    """Return the mean of each entry over the windows that have it."""
     found: dict[Any, list[tuple[float, float]]] = {}
     for s in windows:
         for key, value in getattr(s, what).items():
@@ -130,7 +128,8 @@ def _means(windows: Sequence[Snapshot], what: str) -> dict[Any, float]:
 
 def _operator(seen: Sequence[tuple[OperatorMetrics, float]]) -> OperatorMetrics:
     last = seen[-1][0]
-    given = {f.name for f in fields(OperatorMetrics)} - {"true_rate", "backlog", "parallelism", *_OPTIONAL}
+    always = {f.name for f in fields(OperatorMetrics) if f.default is not None}  # others may not have been measured
+    given = always - {"true_rate", "backlog", "parallelism"}
     means: dict[str, float | None] = {name: _mean((getattr(m, name), w) for m, w in seen) for name in given}
     for name in _OPTIONAL:
         known = [(value, w) for m, w in seen if (value := getattr(m, name)) is not None]

@@ -1,13 +1,13 @@
-r"""What each operator needs at the present load, and how sure that is: a bootstrap over windows.
+r"""The instances that each operator needs at the current load, with confidence from a bootstrap over windows.
 
 | symbol | here |
 |---|---|
-| $t_i$ | `demand`: records/s the sources ask of operator i |
+| $t_i$ | `demand`: records/s that the sources demand of operator i |
 | $v_i$ | `true_rate`: records/s of one instance that never waits |
-| $\rho_i = t_i/(v_i k_i)$ | `load`: 1 is all it can do |
+| $\rho_i = t_i/(v_i k_i)$ | `load`: 1 is its full capacity |
 
-In a pipeline the operator of the highest load is the bottleneck, and the job keeps up while that is below 1. Stages of
-a micro-batch take turns: there loads are shares of the time, and their sum must stay below 1.
+In a pipeline the operator with the highest load is the bottleneck, and the job keeps up while that is below 1. Stages
+of a micro-batch take turns: there loads are shares of the time, and their sum must stay below 1.
 """
 
 from __future__ import annotations
@@ -15,28 +15,42 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..core import Snapshot, Topology
+from ..core.typing import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 DRAWS = 1000
 CONFIDENCE = 0.95
-_FEWEST = 5  # windows from which on redrawing them says something
-_ABSURD = 1e9  # instances kept busy: no meter of a real job says so
+_FEWEST = 5  # the number of windows from which resampling them is meaningful
+_ABSURD = 1e9  # busy instances: no real job reports as many
 
 
-class Known(NamedTuple):
-    """A value and its interval; None where it is not known, or where windows are too few to tell."""
+class IntervalEstimate(NamedTuple):
+    """A value and its confidence interval.
+
+    Parameters
+    ----------
+    value : float or None
+        The value; None if unknown.
+    low, high : float, optional
+        Ends of the interval; None with too few windows.
+
+    Examples
+    --------
+    >>> IntervalEstimate(0.5, 0.4, 0.6).text
+    '0.5 (0.4 to 0.6)'
+    """
 
     value: float | None
     low: float | None = None
     high: float | None = None
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
+        """The value with its interval."""
         if self.value is None:
             return "unknown"
         between = "" if self.low is None or self.high is None else f" ({short(self.low)} to {short(self.high)})"
@@ -44,7 +58,7 @@ class Known(NamedTuple):
 
 
 def seconds(value: float) -> str:
-    """A time with its unit.
+    """Format a time with its unit.
 
     >>> seconds(0.0123), seconds(2.5)
     ('12.3 ms', '2.5 s')
@@ -53,7 +67,7 @@ def seconds(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Four digits, or all before the point.
+    """Format a number with four digits, or all before the point.
 
     >>> short(0.12345), short(120345.6)
     ('0.1235', '120,346')
@@ -63,40 +77,109 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Needs:
-    """`draws` has instances needed, unrounded, one row a redrawn recording; its first row is the recording itself."""
+    """The needs of all operators.
+
+    Parameters
+    ----------
+    topology : Topology
+        The job.
+    parallelism : mapping
+        Instances of each operator.
+    execution : {"pipelined", "micro-batch"}
+        Whether operators work at the same time or take turns.
+    windows : int
+        Number of windows.
+    blocks : float
+        Number of independent blocks of the recording.
+    true_rate : mapping
+        Records/s of one instance that never waits, by operator.
+    demand : mapping
+        Records/s that the sources demand of each operator.
+    draws : mapping
+        Unrounded instances that each operator needs, per resampled recording; the original is the first.
+    unmetered : tuple of str
+        Sources without metrics, which are assumed to keep up.
+
+    Examples
+    --------
+    >>> from dspkit import advise, apps, run, workload
+    >>> from dspkit.policies.static import Static
+    >>> app = apps.word_count()
+    >>> history = run(Static(), app.simulator(workload.Constant(140e3), parallelism=3), steps=20)
+    >>> advise(history, policies=["ds2"]).needs.bottleneck[0]
+    'count'
+    """
 
     topology: Topology
     parallelism: Mapping[str, int]
-    law: str
+    execution: str
     windows: int
-    blocks: float  # independent pieces of the recording
-    true_rate: Mapping[str, Known]
-    demand: Mapping[str, Known]
+    blocks: float
+    true_rate: Mapping[str, IntervalEstimate]
+    demand: Mapping[str, IntervalEstimate]
     draws: Mapping[str, Array]
-    unmetered: tuple[str, ...] = ()  # sources that are taken to keep up
+    unmetered: tuple[str, ...] = ()
 
-    def load(self, name: str, instances: float | None = None, speed: float = 1.0) -> Known:
-        """The load at so many instances (default: as many as run), each `speed` times as fast as now."""
+    def load(self, name: str, instances: float | None = None, speed: float = 1.0) -> IntervalEstimate:
+        """Return the load of an operator.
+
+        Parameters
+        ----------
+        name : str
+            The operator.
+        instances : float, optional
+            Its number of instances, by default the current one.
+        speed : float
+            The rate of one instance relative to now.
+
+        Examples
+        --------
+        >>> from dspkit import advise, apps, run, workload
+        >>> from dspkit.policies.static import Static
+        >>> app = apps.word_count()
+        >>> history = run(Static(), app.simulator(workload.Constant(140e3), parallelism=3), steps=20)
+        >>> advise(history, policies=["ds2"]).needs.load("count", instances=10).value < 1
+        True
+        """
         k = (instances or self.parallelism[name]) * speed
-        return known(self.draws[name] / k, self.blocks)
+        return estimate(self.draws[name] / k, self.blocks)
 
-    def whole(self, parallelism: Mapping[str, int] | None = None, speed: Mapping[str, float] | None = None) -> Known:
-        """The job's load: the highest in a pipeline, the sum where operators take turns."""
+    def whole(
+        self, parallelism: Mapping[str, int] | None = None, speed: Mapping[str, float] | None = None
+    ) -> IntervalEstimate:
+        """Return the load of the job: the highest in a pipeline, the sum where operators take turns.
+
+        Parameters
+        ----------
+        parallelism : mapping of str to int, optional
+            The instances of each operator, by default the current ones.
+        speed : mapping of str to float, optional
+            The rate of one instance relative to now, by default 1.
+
+        Examples
+        --------
+        >>> from dspkit import advise, apps, run, workload
+        >>> from dspkit.policies.static import Static
+        >>> app = apps.word_count()
+        >>> history = run(Static(), app.simulator(workload.Constant(140e3), parallelism=3), steps=20)
+        >>> advise(history, policies=["ds2"]).needs.whole().value > 1
+        True
+        """
         k = parallelism or self.parallelism
         names = [n for n in self.topology.order if n not in self.unmetered]
         if not names:
-            return Known(None)
+            return IntervalEstimate(None)
         each = np.array([self.draws[n] / (k[n] * (speed or {}).get(n, 1.0)) for n in names])
-        return known(each.sum(axis=0) if self.law == "sequential" else each.max(axis=0), self.blocks)
+        return estimate(each.sum(axis=0) if self.execution == "micro-batch" else each.max(axis=0), self.blocks)
 
     @property
     def unknown(self) -> list[str]:
-        """Operators of which it cannot be told what they need."""
+        """Operators whose needs are unknown."""
         return [n for n in self.topology.order if n not in self.unmetered and math.isnan(self.draws[n][0])]
 
     @property
     def bottleneck(self) -> tuple[str, float | None] | None:
-        """The operator of the highest load, and in what share of redrawn recordings it is that one."""
+        """The operator with the highest load, and the share of resampled recordings in which it is the bottleneck."""
         told = [n for n in self.topology.order if not math.isnan(self.draws[n][0])]
         each = np.array([self.draws[n] / self.parallelism[n] for n in told])
         if not told or not each[:, 0].max() > 0:
@@ -107,7 +190,7 @@ class Needs:
 
 
 def needs(topology: Topology, windows: Sequence[Snapshot], seed: int = 0) -> Needs:
-    """What `windows`, all of one deployment, show."""
+    """Return the needs that `windows`, all of one deployment, show."""
     count = len(windows)
     length = max(1, min(round(math.sqrt(count)), count // 3))
     times = np.vstack([np.ones(count), _redrawn(count, length, seed)])
@@ -134,14 +217,14 @@ def needs(topology: Topology, windows: Sequence[Snapshot], seed: int = 0) -> Nee
         needed = np.where(asked[name] == 0, 0.0, _over(asked[name], speeds[name]))
         if _instant(windows, name):
             needed = np.where(np.isnan(asked[name]), math.nan, 0.0)
-        v[name], demand[name], draws[name] = known(speeds[name], blocks), known(asked[name], blocks), needed
+        v[name], demand[name], draws[name] = estimate(speeds[name], blocks), estimate(asked[name], blocks), needed
     last = windows[-1]
     silent = unmetered(topology, windows)
-    return Needs(topology, last.deployment.parallelism, last.law, count, blocks, v, demand, draws, silent)
+    return Needs(topology, last.deployment.parallelism, last.execution, count, blocks, v, demand, draws, silent)
 
 
 def unmetered(topology: Topology, windows: Sequence[Snapshot]) -> tuple[str, ...]:
-    """Sources of which only the rate is known, as Storm's spouts, which are never asked how busy they are."""
+    """Return the sources with a rate but no utilisation, such as Storm's spouts."""
     return tuple(
         n
         for n in topology.sources
@@ -149,24 +232,24 @@ def unmetered(topology: Topology, windows: Sequence[Snapshot]) -> tuple[str, ...
     )
 
 
-def known(draws: Array, blocks: float) -> Known:
-    """The first draw, and an interval from the others: percentiles, widened as Student's for few pieces."""
+def estimate(draws: Array, blocks: float) -> IntervalEstimate:
+    """Return the first draw with an interval from the others: percentiles, widened by Student's t for few blocks."""
     value = float(draws[0])
     if not math.isfinite(value):
-        return Known(None)
+        return IntervalEstimate(None)
     spread = draws[1:][np.isfinite(draws[1:])]
     if blocks < 2 or not len(spread):
-        return Known(value)
+        return IntervalEstimate(value)
     from scipy.stats import norm, t
 
     low, high = np.quantile(spread, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     end = (1 + CONFIDENCE) / 2
     wide = float(t.ppf(end, blocks - 1) / norm.ppf(end)) * math.sqrt(blocks / (blocks - 1))
-    return Known(value, max(0.0, value - (value - float(low)) * wide), value + (float(high) - value) * wide)
+    return IntervalEstimate(value, max(0.0, value - (value - float(low)) * wide), value + (float(high) - value) * wide)
 
 
 def _redrawn(count: int, length: int, seed: int) -> Array:
-    """How often each window is in each redrawn recording: pieces of `length` windows, as neighbours are alike."""
+    """Return the count of each window in each resampled recording: blocks of `length`, as neighbours are correlated."""
     draw = np.random.default_rng(seed)
     starts = draw.integers(0, count, (DRAWS, math.ceil(count / length)))
     chosen = ((starts[:, :, None] + np.arange(length)) % count).reshape(DRAWS, -1)[:, :count]
@@ -174,7 +257,7 @@ def _redrawn(count: int, length: int, seed: int) -> Array:
 
 
 def _rates(windows: Sequence[Snapshot], name: str) -> tuple[Array, Array]:
-    """Records/s, and instances that they kept busy; 0 and 0 where the true rate is not known."""
+    """Return records/s and the instances they kept busy; 0 and 0 where the true rate is unknown."""
     done, busy = np.zeros(len(windows)), np.zeros(len(windows))
     for i, s in enumerate(windows):
         m = s.operators.get(name)
@@ -184,7 +267,7 @@ def _rates(windows: Sequence[Snapshot], name: str) -> tuple[Array, Array]:
 
 
 def _edge(windows: Sequence[Snapshot], start: str, end: str) -> tuple[Array, Array]:
-    """Records/s along an edge, and processed at its start, where both are known; of a silent source what came."""
+    """Return records/s along an edge and processed at its start, where known; for unmetered sources the input."""
     sent, taken = np.zeros(len(windows)), np.zeros(len(windows))
     for i, s in enumerate(windows):
         if start in s.operators and (start, end) in s.edge_rates:
@@ -195,13 +278,13 @@ def _edge(windows: Sequence[Snapshot], start: str, end: str) -> tuple[Array, Arr
 
 
 def _instant(windows: Sequence[Snapshot], name: str) -> bool:
-    """Whether it did its records in no time that its clock could tell, always."""
+    """Return True if the operator processed records, always in less time than its clock resolves."""
     seen = [m for s in windows if (m := s.operators.get(name))]
     return any(m.processing_rate > 0 for m in seen) and not any(m.true_rate or m.utilisation for m in seen)
 
 
 def _over(above: Array, below: Array) -> Array:
-    """The quotient; NaN where nothing is below."""
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond all floats is as unknown as nothing
+    """Return the quotient; NaN where the divisor is not positive."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is as unknown as no value
         found: Array = np.divide(above, below, out=np.full(len(above), math.nan), where=below > 0)
     return found

@@ -1,4 +1,4 @@
-r"""Expected improvement, and the configuration that promises most of it.
+r"""Expected improvement, and the configuration that maximises it.
 
 | paper | here |
 |---|---|
@@ -17,18 +17,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from ..errors import MetricError
-from ._given import numbers, real
-from .space import ENUMERATED, Array, Config, Lattice
+from ..core import MetricError
+from ..core.typing import Array
+from ..core.validation import number, numbers
+from .space import ENUMERATED, Config, Lattice
 
-Posterior = Callable[[Array], tuple[Array, Array]]  # configurations, one a row -> mean and sigma of their scores
-LEAST = 1e-6  # an improvement below it is none
+Posterior = Callable[[Array], tuple[Array, Array]]  # one configuration per row -> mean and sigma of the scores
+LEAST = 1e-6  # improvements below it do not count
 DRAWN, CLIMBERS, CHUNK = 20_000, 10, 2048
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Proposal(NamedTuple):
-    """What to run next, and what was thought of it."""
+    """The configuration to run next, with the model's expectations.
+
+    Parameters
+    ----------
+    k : tuple of int
+        Instances of each operator.
+    mean, sigma : float
+        Posterior mean and standard deviation of its score.
+    improvement : float
+        Expected improvement.
+
+    Examples
+    --------
+    >>> Proposal((2, 3), mean=0.8, sigma=0.1, improvement=0.02).k
+    (2, 3)
+    """
 
     k: Config
     mean: float
@@ -39,6 +55,17 @@ class Proposal(NamedTuple):
 def expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.01) -> Any:
     r"""$EI=K\Phi(Z)+\sigma\phi(Z)$ (Eq. 5-7), 0 where $\sigma$ is 0 (up to $10^{-12}$).
 
+    Parameters
+    ----------
+    mean, sigma : float or array
+        Posterior mean and standard deviation of the score.
+    best : float
+        The best known score.
+    xi : float
+        Improvement that does not count.
+
+    Examples
+    --------
     >>> round(float(expected_improvement(0.95, 0.05, best=0.90)), 10)
     0.0460103617
     """
@@ -46,9 +73,22 @@ def expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.01) -
 
 
 def log_expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.01) -> Any:
-    """Its logarithm, which still tells points apart where EI itself is too small for a float; -inf where sigma is 0."""
+    """Return the logarithm of the expected improvement; -inf where sigma is 0.
+
+    It still distinguishes points whose expected improvement is too small for a float.
+
+    Parameters
+    ----------
+    mean, sigma, best, xi
+        As for `expected_improvement`.
+
+    Examples
+    --------
+    >>> round(float(log_expected_improvement(0.0, 0.01, best=0.9, xi=0.0)), 1)
+    -4064.5
+    """
     mean, sigma = numbers(mean, "posterior mean"), numbers(sigma, "standard deviation", low=0.0)
-    best, xi = real(best, "best"), real(xi, "xi", low=0.0)
+    best, xi = number(best, "best"), number(xi, "xi", low=0.0)
     if mean.ndim and sigma.ndim and mean.shape != sigma.shape:
         raise MetricError(f"{mean.shape} means, {sigma.shape} sigmas", expected="as many", fix="one for each point")
     unsure = sigma > 1e-12
@@ -57,7 +97,7 @@ def log_expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.0
 
 
 def _log_h(z: Array) -> Array:
-    r"""$\log(\phi(z)+z\Phi(z))$: as it stands near 0, by the scaled erfc below, by its series in the far tail."""
+    r"""$\log(\phi(z)+z\Phi(z))$: directly near 0, by the scaled erfc below, and by its series in the far tail."""
     z = np.asarray(z, dtype=float)
     near = np.maximum(z, -1.0)
     plain = np.log(np.exp(-0.5 * near * near - _LOG_ROOT_2PI) + near * ndtr(near))
@@ -80,10 +120,32 @@ def propose(
     tried: Collection[Config] = (),
     seed: int | tuple[int, ...] = 0,
 ) -> Proposal | None:
-    """The configuration of the greatest expected improvement that was not tried; None if all were.
+    """Return the untried configuration of the greatest expected improvement; None if all were tried.
 
-    Small boxes are looked through; of large ones 20,000 points at random, and uphill from the best ten, operator by
-    operator. Of equals the one of the fewest slots is taken, then the first in order.
+    Small boxes are enumerated. In large ones, 20,000 random points are evaluated, and the best ten climb operator by
+    operator. Ties go to the fewest slots, then to the first in order.
+
+    Parameters
+    ----------
+    posterior : callable
+        Returns mean and standard deviation of the scores of configurations, one per row.
+    lattice : Lattice
+        The configurations.
+    best : float
+        The best known score.
+    xi : float
+        Improvement that does not count.
+    tried : collection of configurations
+        Configurations that are not proposed.
+    seed : int or tuple of int
+        Seed of random candidates.
+
+    Examples
+    --------
+    >>> def posterior(X):
+    ...     return 1 / X[:, 0], np.full(len(X), 0.1)
+    >>> propose(posterior, Lattice((2, 3), 9), best=0.4).k
+    (2, 3)
     """
     found = best_of(lambda X: log_expected_improvement(*posterior(X), best, xi), lattice, tried, seed)
     if found is None:
@@ -96,7 +158,24 @@ def propose(
 def best_of(
     worth: Callable[[Array], Array], lattice: Lattice, tried: Collection[Config], seed: int | tuple[int, ...] = 0
 ) -> Config | None:
-    """The configuration that is worth most and was not tried; None if all were."""
+    """Return the untried configuration of the greatest value; None if all were tried.
+
+    Parameters
+    ----------
+    worth : callable
+        Returns the values of configurations, one per row.
+    lattice : Lattice
+        The configurations.
+    tried : collection of configurations
+        Configurations that are not returned.
+    seed : int or tuple of int
+        Seed of random candidates.
+
+    Examples
+    --------
+    >>> best_of(lambda X: -X.sum(axis=1), Lattice((2, 3), 9), tried=[(2, 3)])
+    (2, 4)
+    """
     known = _codes(lattice, [tuple(k) for k in tried if k in lattice])
 
     def parts(X: Array) -> Array:
@@ -118,7 +197,7 @@ def best_of(
 def _climb(
     X: Array, found: Array, worth: Callable[[Array], Array], lattice: Lattice, known: Array
 ) -> tuple[Array, Array]:
-    """The best points, and what lies uphill of them, a step or eight at a time for one operator.
+    """Return the best points and those uphill of them, by steps of one or eight instances of one operator.
 
     All climb together until none of them finds a better neighbour.
     """
@@ -139,18 +218,18 @@ def _climb(
 
 
 def _codes(lattice: Lattice, X: Any) -> Array:
-    """A number for each configuration; beyond 2**64 of them two may share one."""
+    """Return a number for each configuration; beyond 2**64 configurations two may share one."""
     if not len(X):
         return np.empty(0, dtype=np.int64)
     place = [1]
-    for a, b in zip(lattice.base[:-1], lattice.most[:-1], strict=True):
+    for a, b in zip(lattice.base[:-1], lattice.max_parallelism[:-1], strict=True):
         place.append(place[-1] * (b - a + 1) % 2**64)
     found: Array = (np.asarray(X, dtype=np.int64) - lattice.low) @ np.array(place, dtype=np.uint64).astype(np.int64)
     return found
 
 
 def _fresh(X: Array, known: Array, lattice: Lattice) -> Array:
-    """The rows whose code is not known."""
+    """Return the rows whose code is unknown."""
     if not len(known):
         return X
     known, codes = np.sort(known), _codes(lattice, X)

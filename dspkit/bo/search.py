@@ -1,63 +1,164 @@
-"""One step of a search: a surrogate of the samples, and what to run next. Pure: samples in, proposal out."""
+r"""One step of a search: the surrogate of the samples, and the configuration to run next, both as pure functions.
+
+`trim` continues after a run that meets the target and removes superfluous instances (not in the paper). The score
+saturates once the latency is met, so that its process says little about smaller configurations. The cost of slots is
+known, however; only whether fewer instances still meet the latency is not. So the configuration that maximises
+
+$$\Big(\tfrac1N\sum_i\frac{k'_i}{k_i}-\tfrac1N\sum_i\frac{k'_i}{\kappa_i}\Big)\,P(l(k)\le l_t)$$
+
+is run next, among those with no operator above the best one known, $\kappa$: constrained expected improvement with a
+certain gain [gardner2014constrained]. $\ln l$ is a Gaussian process around the falling latency of `prior`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import MetricError
-from ..knobs import Knobs, knob
-from ._given import numbers, real
-from .acquisition import Proposal, propose
-from .gp import FITS, GP, NOISE, fit
-from .prior import KINDS, Mean, prior_mean
-from .score import Sample
-from .space import Array, Config, Lattice
+import numpy as np
+from scipy.special import log_ndtr
+
+from ..core import ArgumentError, KnobError, Knobs, MetricError, knob
+from ..core.lazy import load
+from ..core.typing import Array
+from ..core.validation import number, numbers
+from .acquisition import Proposal, best_of, propose
+from .gp import NOISE, fit
+from .prior import KINDS, Mean, falling, prior_mean
+from .score import Sample, resource_score
+from .space import Config, Lattice
+
+if TYPE_CHECKING:
+    from .sklearn_adapter import SkoptSearch
+
+
+ENGINES = ("ours", "gpytorch", "skopt")
+
+
+class Process(Protocol):
+    """A Gaussian process over the unit cube."""
+
+    def predict(self, X: Any) -> tuple[Array, Array]:
+        """Return mean and standard deviation at each row."""
+        ...
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """The posterior over a lattice: a Gaussian process on what the prior mean leaves."""
+    """The posterior over a lattice: the prior mean plus a Gaussian process of the residuals.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        The configurations.
+    prior : callable
+        Returns the prior mean of configurations, one per row.
+    gp : Process
+        The process of the residuals over the unit cube.
+
+    Examples
+    --------
+    >>> surrogate = Search().surrogate(Lattice((2, 3), 9), [Sample((2, 3), 0.7), Sample((9, 3), 0.8)])
+    >>> surrogate.mean([(2, 3)]).round(2).tolist()
+    [0.7]
+    """
 
     lattice: Lattice
     prior: Mean
-    gp: GP
+    gp: Process
 
     def __call__(self, X: Any) -> tuple[Array, Array]:
-        """Mean and standard deviation of the score at each configuration."""
+        """Return mean and standard deviation of the score of each configuration."""
         mean, sigma = self.gp.predict(self.lattice.scaled(X))
         return mean + self.prior(X), sigma
 
     def mean(self, X: Any) -> Array:
+        """Return the mean of the score of each configuration.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+
+        Examples
+        --------
+        >>> surrogate = Search().surrogate(Lattice((2, 3), 9), [Sample((2, 3), 0.7), Sample((9, 3), 0.8)])
+        >>> surrogate.mean([(9, 3)]).round(2).tolist()
+        [0.8]
+        """
         return self(X)[0]
 
 
 @dataclass(frozen=True)
 class Search(Knobs):
-    """How a search learns and chooses; the defaults are the paper's, where it has any."""
+    """Target and method of a search; the defaults are the paper's, if it states any.
 
-    target_s: float = knob(0.18, "latency to meet", low=1e-6, high=3600.0, unit="s")
+    `engine` names the library of the surrogate and the search. "ours" has no further requirements. "gpytorch" computes
+    the same Gaussian process with GPyTorch and searches it with ours. "skopt" is scikit-optimize's Gaussian process
+    and search, with a constant prior and learned noise. The latter two come with the extra `bo`.
+
+    Examples
+    --------
+    >>> box, samples = Lattice((2, 3), 9), [Sample((2, 3), 0.7), Sample((9, 3), 0.8)]
+    >>> all(Search(engine=engine).propose(box, samples).k in box for engine in ENGINES)
+    True
+    """
+
+    target_latency_s: float = knob(0.18, "latency to meet", low=1e-6, high=3600.0, unit="s")
     alpha: float = knob(0.8, "weight of latency against slots", low=0.0, high=1.0, source="Tables II and III")
     xi: float = knob(0.01, "improvement that does not count", low=0.0, high=1.0)
     noise: float = knob(NOISE, "variance of measured scores", low=0.0, high=1.0)
     prior: str = knob("constant", "prior mean; the paper's is constant", choices=KINDS)
-    fit: str = knob("grid", "who finds the likeliest kernel", choices=FITS)
+    engine: str = knob("ours", "library of the surrogate and the search", choices=ENGINES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.engine == "skopt" and self.prior != "constant":
+            raise KnobError(
+                f"engine='skopt' with prior={self.prior!r}", expected="the prior 'constant'", fix="use engine='ours'"
+            )
 
     def surrogate(self, lattice: Lattice, samples: Sequence[Sample]) -> Surrogate:
-        """What these samples say about every configuration of the lattice."""
+        """Return the posterior of the samples over the lattice.
+
+        Parameters
+        ----------
+        lattice : Lattice
+            The configurations.
+        samples : sequence of Sample
+            The measured configurations, at least one.
+
+        Examples
+        --------
+        >>> surrogate = Search().surrogate(Lattice((2, 3), 9), [Sample((2, 3), 0.7), Sample((9, 3), 0.8)])
+        >>> surrogate.mean([(2, 3)]).round(2).tolist()
+        [0.7]
+        """
+        X, y = self._checked(lattice, samples)
+        measured = [s for s in samples if s.latency_s is not None]  # in a transfer, other samples are predictions
+        prior = prior_mean(self.prior, lattice.base, measured or samples, self.alpha, self.target_latency_s)
+        if self.engine == "skopt":
+            return Surrogate(lattice, prior, self._skopt(lattice, samples, 0))
+        return Surrogate(lattice, prior, fit(lattice.scaled(X), y - prior(X), noise=self.noise, engine=self.engine))
+
+    def _checked(self, lattice: Lattice, samples: Sequence[Sample]) -> tuple[Array, Array]:
         if not samples:
-            raise MetricError("no samples", expected="one at least", fix="run the bootstrap first")
+            raise MetricError("no samples", expected="at least one", fix="run the bootstrap first")
         X, y = numbers([s.k for s in samples], "configurations", low=1), numbers([s.score for s in samples], "scores")
         if X.ndim != 2 or X.shape[1] != len(lattice.base):
             raise MetricError(
                 f"samples of shape {X.shape}", expected=f"{len(lattice.base)} operators each", fix="one job, one search"
             )
-        measured = [s for s in samples if s.latency_s is not None]  # of a transfer, those that really ran
-        numbers([s.latency_s for s in measured], "latencies", low=0.0, infinite=True)
-        prior = prior_mean(self.prior, lattice.base, measured or samples, self.alpha, self.target_s)
-        return Surrogate(lattice, prior, fit(lattice.scaled(X), y - prior(X), noise=self.noise, by=self.fit))
+        numbers([s.latency_s for s in samples if s.latency_s is not None], "latencies", low=0.0, infinite=True)
+        return X, y
+
+    def _skopt(self, lattice: Lattice, samples: Sequence[Sample], seed: int | tuple[int, ...]) -> SkoptSearch:
+        load("sklearn", "bo", otherwise="engine='ours'")
+        from .sklearn_adapter import SkoptSearch
+
+        return SkoptSearch(lattice, samples, xi=self.xi, seed=seed)
 
     def propose(
         self,
@@ -68,7 +169,130 @@ class Search(Knobs):
         best: float | None = None,
         seed: int | tuple[int, ...] = 0,
     ) -> Proposal | None:
-        """The configuration of the greatest expected improvement that is not among `tried` (the samples' own)."""
+        """Return the untried configuration of the greatest expected improvement; None if all were tried.
+
+        Parameters
+        ----------
+        lattice : Lattice
+            The configurations.
+        samples : sequence of Sample
+            The measured configurations, at least one.
+        tried : collection of configurations, optional
+            Configurations that are not proposed; by default the samples' own.
+        best : float, optional
+            The score to improve on; by default the samples' best. scikit-optimize accepts no other.
+        seed : int or tuple of int
+            Seed of random candidates.
+
+        Examples
+        --------
+        >>> Search().propose(Lattice((2, 3), 9), [Sample((2, 3), 0.7), Sample((9, 3), 0.8)]).k
+        (8, 3)
+        """
         known = {s.k for s in samples} if tried is None else tried
-        top = max((s.score for s in samples), default=-math.inf) if best is None else real(best, "best")
+        if self.engine == "skopt":
+            if best is not None:
+                raise ArgumentError(
+                    "best with engine='skopt'",
+                    expected="none: it improves on its samples' best",
+                    fix="leave it out, or use engine='ours'",
+                )
+            self._checked(lattice, samples)
+            return self._skopt(lattice, samples, seed).ask(tried=known)
+        top = max((s.score for s in samples), default=-math.inf) if best is None else number(best, "best")
         return propose(self.surrogate(lattice, samples), lattice, top, xi=self.xi, tried=known, seed=seed)
+
+
+NOISES = (1e-3, 1e-2, 1e-1)  # candidate variances of a measured log latency; the most likely one is used
+
+
+def meets(lattice: Lattice, samples: Sequence[Sample], target_latency_s: float) -> Callable[[Array], Array]:
+    """Return a function that gives the log probability that a configuration's mean latency meets the target.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        The configurations.
+    samples : sequence of Sample
+        Measured configurations, at least one with a latency.
+    target_latency_s : float
+        The latency to meet.
+
+    Examples
+    --------
+    >>> log_p = meets(Lattice((2, 3), 9), [Sample((2, 3), 0.7, 0.3), Sample((9, 3), 0.8, 0.1)], 0.2)
+    >>> low, high = np.exp(log_p(np.array([(2, 3), (9, 3)])))
+    >>> bool(low < 0.1 < 0.9 < high)
+    True
+    """
+    known = [s for s in samples if s.latency_s is not None]
+    if not known:
+        raise MetricError("no latencies", expected="at least one", fix="report runs with their latency_s")
+    X = lattice.scaled([s.k for s in known])
+    late = np.log([min(max(s.latency_s or 0.0, 1e-6) / target_latency_s, 1e3) for s in known])
+    prior = falling(lattice.base, known, target_latency_s)
+
+    def expected(k: Array) -> Array:
+        found: Array = np.log(np.maximum(prior(k), 1e-6))
+        return found
+
+    left = late - expected(np.array([s.k for s in known]))
+    process = max((fit(X, left, noise=v, mean=0.0) for v in NOISES), key=lambda g: g.log_likelihood)
+
+    def log_probability(k: Array) -> Array:
+        mean, sigma = process.predict(lattice.scaled(k))
+        found: Array = log_ndtr(-(expected(k) + mean) / np.maximum(sigma, 1e-9))
+        return found
+
+    return log_probability
+
+
+class Trim(NamedTuple):
+    """The next configuration, its saving in $\\frac1N\\sum k'/k$, and the probability that it meets the target."""
+
+    k: Config
+    saving: float
+    probability: float
+
+
+def trim(
+    lattice: Lattice,
+    samples: Sequence[Sample],
+    kept: Config,
+    target_latency_s: float,
+    *,
+    seed: int | tuple[int, ...] = 0,
+) -> Trim | None:
+    """Return the configuration to run next below `kept`, among those not measured; None if all were.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        The configurations.
+    samples : sequence of Sample
+        Measured configurations, at least one with a latency.
+    kept : tuple of int
+        The best configuration known to meet the target.
+    target_latency_s : float
+        The latency to meet.
+    seed : int or tuple of int
+        Seed of random candidates.
+
+    Examples
+    --------
+    >>> samples = [Sample((2, 3), 0.7, 0.3), Sample((9, 3), 0.8, 0.1)]
+    >>> trim(Lattice((2, 3), 9), samples, (9, 3), 0.2).k
+    (3, 3)
+    """
+    inside = Lattice(lattice.base, kept)
+    log_probability, now = meets(lattice, samples, target_latency_s), float(resource_score(kept, lattice.base))
+
+    def worth(X: Array) -> Array:
+        gain = np.atleast_1d(resource_score(X, lattice.base)) - now
+        return np.log(np.maximum(gain, 1e-300)) + log_probability(X)
+
+    found = best_of(worth, inside, {kept, *(s.k for s in samples)}, seed)
+    if found is None:
+        return None
+    saving = float(resource_score(found, lattice.base)) - now
+    return Trim(found, saving, float(np.exp(log_probability(np.array([found]))[0])))

@@ -1,20 +1,19 @@
-"""One run of a comparison: what is played, and its scores as one row of numbers.
+"""One run of a comparison: its inputs, and its scores as one row of numbers.
 
 | score | meaning |
 |---|---|
 | late_share, late_s | windows in which the SLO is violated: share of the time, seconds |
-| late_area_s2 | by how much, summed over time: seconds of delay beyond the SLO, times seconds |
+| late_area_s2 | delay beyond the SLO, integrated over time: seconds times seconds |
 | cost | `instance_seconds` + `penalty` x `late_s` + `change_cost` x `rescales`; less the oracle's it is the `regret` |
 
-A window is late if the mean `event_latency` of what ended in it is above the SLO, if records wait at its end that came
-longer ago than the SLO, if records were refused, or if some came and nothing ended. A record that was refused never
-ends and counts as waiting: where more are lost than came in the last `slo_s`, all windows after that are late.
-All other scores are those of `dspkit.scores` and `dspkit.events_lost`, under their names.
+A window is late if the mean `event_latency` of its finished records is above the SLO, if records wait at its end that
+arrived longer ago than the SLO, if records were refused, or if records arrived and none was finished. A refused record
+is never finished and counts as waiting: if more are lost than arrived in the last `target_latency_s`, all later windows
+are late. All other scores are those of `dspkit.comparison.scores`, under their names there.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,18 +22,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Deployment, Policy
-from ..errors import KnobError
-from ..events_lost import events_lost
-from ..frozen import FrozenMap
-from ..history import History
-from ..loop import run
-from ..scores import TRACE, latency, scores
+from ..apps import App
+from ..core import ArgumentError, Deployment, FrozenMap, History, Policy, run
+from ..core.validation import members, number
 from ..simulator import Simulator
 from ..simulator.simulator import by_source, offered
-from ..topologies import App
 from ..workload import Workload
-from .oracle import ROUNDING, Oracle, allowance, known, peak_instances, whole_windows
+from .oracle import ROUNDING, Oracle, allowance, cached_oracle, peak_instances, whole_windows
+from .scores import TRACE, events_lost, latency, scores
 
 KEYS = ("policy", "load", "job", "plant", "seed")
 SCORES = (
@@ -48,52 +43,117 @@ Loads = Workload | Mapping[str, Workload]
 
 
 class Rules(NamedTuple):
-    """What all runs of a comparison have in common."""
+    """The settings that all runs of a comparison share.
+
+    Parameters
+    ----------
+    duration_s, window_s, tick_s : float
+        Seconds of a run, of a window, and of a step of the simulator.
+    settle : int
+        Windows after a change that the policy does not see.
+    engine : {"fluid", "records"}
+        Engine of the simulator.
+    target_latency_s : float, optional
+        The latency to meet, in seconds, by default the target of the job.
+    penalty : float, optional
+        Cost of a late second, in instances; by default the instances that the job needs at its peak.
+    change_cost : float
+        Cost of a change of the deployment, in instance-seconds.
+
+    Examples
+    --------
+    >>> Rules(duration_s=600.0).check().window_s
+    10.0
+    """
 
     duration_s: float = 3600.0
     window_s: float = 10.0
     tick_s: float = 1.0
     settle: int = 0
     engine: str = "fluid"
-    slo_s: float | None = None  # None: the target of the job
-    penalty: float | None = None  # instances that a late second is worth; None: those that the job needs at its peak
-    change_cost: float = 0.0  # instance-seconds that a change is worth
+    target_latency_s: float | None = None
+    penalty: float | None = None
+    change_cost: float = 0.0
 
     def check(self) -> Rules:
-        numbers = (self.duration_s, self.window_s, self.tick_s)
-        if not all(isinstance(x, (int, float)) and 0 < x < math.inf for x in numbers):
-            raise KnobError(f"{self}", expected="times above 0", fix="as in duration_s=3600")
+        """Return these rules; raise an error if they contradict each other.
+
+        Examples
+        --------
+        >>> Rules().check() == Rules()
+        True
+        """
+        for name in ("duration_s", "window_s", "tick_s"):
+            number(getattr(self, name), name, 0, above=True)
         if not self.tick_s <= self.window_s <= self.duration_s:
-            raise KnobError(f"{self}", expected="tick_s <= window_s <= duration_s", fix="lengthen the run")
+            raise ArgumentError(f"{self}", expected="tick_s <= window_s <= duration_s", fix="lengthen the run")
         whole_windows(self.duration_s, self.window_s)
-        costs = {"slo_s": self.slo_s, "penalty": self.penalty, "change_cost": self.change_cost}
+        costs = {"target_latency_s": self.target_latency_s, "penalty": self.penalty, "change_cost": self.change_cost}
         for name, value in costs.items():
-            if value is None and name != "change_cost":
-                continue
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
-                raise KnobError(f"{name}={value!r}", expected="a finite number >= 0", fix="see dspkit.compare")
+            if value is not None or name == "change_cost":
+                number(value, name, 0)
         return self
 
 
 @dataclass(frozen=True)
-class Run:
-    """A policy on a job under a load: all that its row follows from. Without a policy it is the oracle's."""
+class ComparisonRun:
+    """All inputs of one run: a policy on a job under a load.
 
-    names: tuple[str, str, str, str]  # of policy, load, job, plant
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the policy, load, job and plant.
+    seed : int
+        Seed of the load, the plant and the policy.
+    policy : Policy or None
+        The policy; None for the oracle.
+    app : App
+        The job on its plant.
+    workload : Workload or mapping
+        Its load.
+    start : Deployment or None
+        The initial deployment.
+    rules : Rules
+        The rules of the comparison.
+    failed : str
+        The error if the policy could not be made.
+
+    Examples
+    --------
+    >>> from dspkit import apps
+    >>> from dspkit.policies.static import Static
+    >>> app, rules = apps.tweet_words(), Rules(duration_s=60.0)
+    >>> run = ComparisonRun(("static", "own", "tweet_words", "own"), 1, Static(), app, app.workload, None, rules)
+    >>> run.row()["rescales"]
+    0.0
+    """
+
+    names: tuple[str, str, str, str]
     seed: int
     policy: Policy | None
     app: App
     workload: Loads
     start: Deployment | None
     rules: Rules
-    failed: str = ""  # why there is no policy to run
+    failed: str = ""
 
     @property
-    def slo_s(self) -> float:
-        return self.app.target_latency_s if self.rules.slo_s is None else self.rules.slo_s
+    def target_latency_s(self) -> float:
+        """The latency to meet, in seconds."""
+        return self.app.target_latency_s if self.rules.target_latency_s is None else self.rules.target_latency_s
 
     def row(self) -> dict[str, Any]:
-        """Keys and scores; of the oracle, its cost."""
+        """Return the row of keys and scores; for the oracle, of keys and cost.
+
+        Examples
+        --------
+        >>> from dspkit import apps
+        >>> from dspkit.policies.static import Static
+        >>> app, rules = apps.tweet_words(), Rules(duration_s=60.0)
+        >>> run = ComparisonRun(("static", "own", "tweet_words", "own"), 1, Static(), app, app.workload, None, rules)
+        >>> run.row()["policy"], run.row()["error"]
+        ('static', '')
+        """
         keys = dict(zip(KEYS, (*self.names, self.seed), strict=True))
         if self.failed:
             return {**keys, "error": self.failed}
@@ -103,56 +163,90 @@ class Run:
         return {**keys, **measured(history, self), "error": ""}
 
     def play(self) -> History:
-        """The run itself."""
+        """Execute the run, and return its history.
+
+        Examples
+        --------
+        >>> from dspkit import apps
+        >>> from dspkit.policies.static import Static
+        >>> app, rules = apps.tweet_words(), Rules(duration_s=60.0)
+        >>> run = ComparisonRun(("static", "own", "tweet_words", "own"), 1, Static(), app, app.workload, None, rules)
+        >>> len(run.play())
+        6
+        """
         rules, app = self.rules, self.app
         assert self.policy is not None
+        # No Experiment: it finds policies by name, so that stored rows would depend on the code of all of them.
         backend = Simulator(
-            app.topology, app.plant, self.workload, deployment=self.start, window_s=rules.window_s,
-            tick_s=rules.tick_s, seed=self.seed, engine=rules.engine,
-        )  # fmt: skip
+            app.topology,
+            app.plant,
+            self.workload,
+            deployment=self.start,
+            window_s=rules.window_s,
+            tick_s=rules.tick_s,
+            seed=self.seed,
+            engine=rules.engine,
+        )
         steps = round(rules.duration_s / rules.window_s)
         with backend:
             return run(self.policy, backend, steps=steps, settle=rules.settle, seed=self.seed)
 
     def oracle(self) -> Oracle:
-        """The oracle of this load and seed."""
+        """Return the oracle of this load and seed.
+
+        Examples
+        --------
+        >>> from dspkit import apps
+        >>> from dspkit.policies.static import Static
+        >>> app, rules = apps.tweet_words(), Rules(duration_s=60.0)
+        >>> run = ComparisonRun(("static", "own", "tweet_words", "own"), 1, Static(), app, app.workload, None, rules)
+        >>> run.oracle().window_s
+        10.0
+        """
         r, plant = self.rules, self.app.plant
         seed = self.seed if plant.noise else 0
         load = self.workload if isinstance(self.workload, Workload) else FrozenMap(self.workload)
-        return known(
-            self.app.topology, plant, load, r.duration_s, r.window_s, r.tick_s, self.slo_s, self.penalty,
-            r.change_cost, seed,
-        )  # fmt: skip
+        return cached_oracle(
+            self.app.topology,
+            plant,
+            load,
+            r.duration_s,
+            r.window_s,
+            r.tick_s,
+            self.target_latency_s,
+            self.penalty,
+            r.change_cost,
+            seed,
+        )
 
     @property
     def penalty(self) -> float:
-        """Instances that a late second is worth."""
+        """Cost of a late second, in instances."""
         if self.rules.penalty is not None:
             return self.rules.penalty
         return peak_of(self.app, self.workload, self.rules)
 
 
-def rules_of(given: Mapping[str, Any]) -> Rules:
-    """Rules by name, or an error that says which there are."""
-    if unknown := [name for name in given if name not in Rules._fields]:
-        raise KnobError(f"rule {unknown[0]!r}", expected=f"some of {', '.join(Rules._fields)}", fix="correct the name")
-    return Rules(**given).check()
+def rules_of(options: Mapping[str, Any]) -> Rules:
+    """Return checked rules from options by name."""
+    members(options, Rules._fields, "rule")
+    return Rules(**options).check()
 
 
 def peak_of(app: App, workload: Loads, rules: Rules) -> float:
-    """Instances that the job needs under the load's greatest rate, noise apart."""
+    """Return the instances that the job needs at the peak of the load, without noise."""
     ticks = np.arange(rules.tick_s / 2, rules.duration_s, rules.tick_s)
     rates = offered(by_source(app.topology, workload), app.topology, ticks)
     return peak_instances(app.topology, app.plant, rates.max(axis=0))
 
 
-def lateness(history: History, slo_s: float) -> tuple[list[bool], list[float]]:
-    """Of each window whether it is late, and the delay that it is judged by, in seconds."""
+def lateness(history: History, target_latency_s: float) -> tuple[list[bool], list[float]]:
+    """Return for each window whether it is late, and its delay in seconds."""
     window_s = history[0].snapshot.window_s
     came = np.array([s.snapshot.source_rate * window_s for s in history])
     ended = np.array([s.snapshot.throughput * window_s for s in history])
     total, done = np.cumsum(came), np.cumsum(ended)
-    allowed = allowance(came, window_s, slo_s) + ROUNDING / 100 * total
+    allowed = allowance(came, window_s, target_latency_s) + ROUNDING / 100 * total
     behind = total - done > allowed
     ages = _ages(total, done, window_s)
     late, delays = [], []
@@ -160,13 +254,13 @@ def lateness(history: History, slo_s: float) -> tuple[list[bool], list[float]]:
         s = step.snapshot
         mean = s.event_latency.mean if s.event_latency else 0.0
         stuck = bool(came[i] > TRACE and ended[i] <= TRACE)
-        late.append(bool(behind[i]) or mean > slo_s or s.dropped > TRACE or stuck)
+        late.append(bool(behind[i]) or mean > target_latency_s or s.dropped > TRACE or stuck)
         delays.append(max(mean, float(ages[i])))
     return late, delays
 
 
 def _ages(total: Any, done: Any, window_s: float) -> Any:
-    """How long ago the oldest record came that has not ended, at the end of each window; arrivals even within one."""
+    """Return the age of the oldest unfinished record at the end of each window, with even arrivals within windows."""
     ends = window_s * np.arange(len(total) + 1)
     curve = np.concatenate(([0.0], total))
     at = np.minimum(np.searchsorted(curve, done * (1 + 1e-12), side="right"), len(total))
@@ -176,19 +270,19 @@ def _ages(total: Any, done: Any, window_s: float) -> Any:
     return np.where(waits, np.maximum(0.0, ends[1:] - (ends[at - 1] + part * window_s)), 0.0)
 
 
-def measured(history: History, of: Run) -> dict[str, float | None]:
-    """All scores of a run but the regret, which needs the oracle."""
+def measured(history: History, run: ComparisonRun) -> dict[str, float | None]:
+    """Return all scores of a run except the regret, which needs the oracle."""
     window_s = history[0].snapshot.window_s
-    late, delays = lateness(history, of.slo_s)
-    lost, told = events_lost(history), scores(history, len(of.app.plant.nodes))
+    late, delays = lateness(history, run.target_latency_s)
+    lost, values = events_lost(history), scores(history, len(run.app.plant.nodes))
     late_s = window_s * sum(late)
-    price = told["instance_seconds"] + of.penalty * late_s + of.rules.change_cost * told["rescales"]
+    price = values["instance_seconds"] + run.penalty * late_s + run.rules.change_cost * values["rescales"]
     lags = [s.snapshot.lag for s in history]
-    told |= {
+    values |= {
         "cost": price,
         "late_share": sum(late) / len(late),
         "late_s": late_s,
-        "late_area_s2": window_s * sum(max(0.0, d - of.slo_s) for d in delays),
+        "late_area_s2": window_s * sum(max(0.0, d - run.target_latency_s) for d in delays),
         "lost_share": 0.0 if abs(lost.share) < 1e-9 else lost.share,
         "dropped": lost.dropped,
         "waiting": lost.waiting,
@@ -199,11 +293,11 @@ def measured(history: History, of: Run) -> dict[str, float | None]:
         "lag_max": max(lags),
         "oscillations": turns(history),
     }
-    return {name: None if told[name] is None else float(told[name]) for name in SCORES if name in told}
+    return {name: None if values[name] is None else float(values[name]) for name in SCORES if name in values}
 
 
 def turns(history: History) -> int:
-    """How often the number of instances turned back: more after fewer, or the reverse."""
+    """Return the number of reversals of the number of instances: more after fewer, or fewer after more."""
     counts = [history[0].snapshot.deployment.instances, *(s.deployment.instances for s in history)]
     moves = [b - a for a, b in pairwise(counts) if b != a]
     return sum(a * b < 0 for a, b in pairwise(moves))

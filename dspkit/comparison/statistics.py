@@ -1,11 +1,11 @@
-r"""What a table of runs says of its policies: means with bootstrap intervals, ranks, wins, ties and losses.
+r"""Statistics of a table of runs: means with bootstrap intervals, ranks, wins, ties and losses.
 
-Runs of one load and seed belong together: they met the same bursts and the same noise. So policies are compared case by
-case, on the cases that all of them finished, and a resample draws cases, with all their policies, not runs. Seeds are
-drawn within each load, job and plant, as these were chosen and not drawn.
+Runs of one load and seed are paired: they have the same bursts and the same noise. Policies are therefore compared case
+by case, on the cases that all of them finished, and a resample draws cases with all their policies, not single runs.
+Seeds are drawn within each load, job and plant, as these are fixed and not random.
 
 Intervals are percentiles of the resampled means. With few seeds such intervals are too narrow, by the factor
-$\sqrt{(n-1)/n}$ and for want of Student's tails; the percentiles are therefore taken further out, at
+$\sqrt{(n-1)/n}$ and because Student's tails are missing; the percentiles are therefore taken farther out, at
 $\Phi(-\sqrt{n/(n-1)}\;t_{\alpha/2,\,n-1})$ [hesterberg2015].
 """
 
@@ -17,25 +17,49 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import KnobError, MetricError
+from ..core import MetricError
+from ..core.typing import Array
+from ..core.validation import number, whole
 from ..simulator.simulator import random_streams
 from .runs import KEYS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = np.ndarray[Any, np.dtype[Any]]
+
 CASE, STRATUM = ["load", "job", "plant", "seed"], ["load", "job", "plant"]
-BATCH = 4_000_000  # numbers that are drawn at once
+BATCH = 4_000_000  # most numbers that are drawn at once
 
 
 def ranking(
     table: pd.DataFrame, score: str = "cost", *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
-    """Policies by their mean score, least first; a row each, intervals at `level`.
+    """Return the policies by their mean score, least first, one row per policy.
 
-    `mean`, `low`, `high`; `rank` and its interval; `over_best`: the mean difference from the first, case by case;
-    `runs` that count and `failed` ones. Who finished nothing comes last, without numbers.
+    Columns: `mean` with its interval `low` to `high`; `rank` and its interval; `over_best`, the mean difference from
+    the first policy, case by case; the number of `runs` that count, and of `failed` ones. Policies without a finished
+    run are last, without numbers.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The result of `dspkit.compare`.
+    score : str
+        Column of the score.
+    level : float
+        Confidence level of the intervals.
+    resamples : int
+        Number of bootstrap resamples.
+    seed : int
+        Seed of the resamples.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(p, "sine", "job", "own", s, s + (p == "b")) for p in "ab" for s in range(8)]
+    >>> table = pd.DataFrame(rows, columns=["policy", "load", "job", "plant", "seed", "cost"])
+    >>> ranking(table)[["policy", "mean", "over_best"]].values.tolist()
+    [['a', 3.5, 0.0], ['b', 4.5, 1.0]]
     """
     import pandas as pd
 
@@ -51,12 +75,20 @@ def ranking(
     rank_low, rank_high = np.quantile(ranks, (tail, 1 - tail), axis=0, method="inverted_cdf")
     out = pd.DataFrame(
         {
-            "policy": wide.columns, "runs": len(wide), "failed": [failed.get(p, 0) for p in wide.columns],
-            "mean": means, "low": low, "high": high, "rank": means.argsort().argsort() + 1,
-            "rank_low": rank_low.astype(int), "rank_high": rank_high.astype(int),
-            "over_best": means - means[best], "over_low": over_low, "over_high": over_high,
+            "policy": wide.columns,
+            "runs": len(wide),
+            "failed": [failed.get(p, 0) for p in wide.columns],
+            "mean": means,
+            "low": low,
+            "high": high,
+            "rank": means.argsort().argsort() + 1,
+            "rank_low": rank_low.astype(int),
+            "rank_high": rank_high.astype(int),
+            "over_best": means - means[best],
+            "over_low": over_low,
+            "over_high": over_high,
         }
-    ).sort_values(["mean", "policy"], ignore_index=True)  # fmt: skip
+    ).sort_values(["mean", "policy"], ignore_index=True)
     nobody = [p for p in failed if p not in wide.columns]
     if nobody:
         out = out.astype({"rank": float, "rank_low": float, "rank_high": float})
@@ -66,11 +98,28 @@ def ranking(
 
 
 def difference(
-    table: pd.DataFrame, one: str, other: str, score: str = "cost", *, level: float = 0.95, resamples: int = 2000,
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+    score: str = "cost",
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
     seed: int = 0,
-) -> tuple[float, float, float]:  # fmt: skip
-    """Mean of one policy's score less the other's, case by case, and its interval.
+) -> tuple[float, float, float]:
+    """Return the mean of one policy's score less the other's, case by case, and its interval.
 
+    Parameters
+    ----------
+    table : DataFrame
+        The result of `dspkit.compare`.
+    one, other : str
+        Names of the policies.
+    score, level, resamples, seed
+        As of `ranking`.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> rows = [(p, "sine", "job", "own", s, s + (p == "b")) for p in "ab" for s in range(8)]
     >>> difference(pd.DataFrame(rows, columns=["policy", "load", "job", "plant", "seed", "cost"]), "b", "a")
@@ -80,21 +129,37 @@ def difference(
         _known(table, name)
     wide, _ = _cases(table[table.policy.isin([one, other])], score)
     if one not in wide or other not in wide:
-        raise MetricError(f"{one!r} and {other!r}", expected="cases that both finished", fix="look at their errors")
+        raise MetricError(f"{one!r} and {other!r}", expected="cases that both finished", fix="see the column error")
     apart, codes = (wide[one] - wide[other]).to_numpy(dtype=float)[:, None], _strata(wide)
     low, high = _ends(_resampled(apart, codes, resamples, seed), codes, level)
     return float(apart.mean()), float(low[0]), float(high[0])
 
 
 def win_tie_loss(table: pd.DataFrame, score: str = "cost", *, tie: float = 0.01) -> pd.DataFrame:
-    """For each pair of policies in how many cases the first has the lower score, within `tie` of it, or the higher.
+    """Return for each pair of policies the cases in which the first has a lower, an equal or a higher score.
 
-    A tie is a difference of at most that part of the greater of the two. Wins, ties and losses add up to `cases`.
+    Wins, ties and losses add up to `cases`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The result of `dspkit.compare`.
+    score : str
+        Column of the score.
+    tie : float
+        Greatest difference that is a tie, as a share of the greater score.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(p, "sine", "job", "own", s, s + (p == "b")) for p in "ab" for s in range(8)]
+    >>> table = pd.DataFrame(rows, columns=["policy", "load", "job", "plant", "seed", "cost"])
+    >>> win_tie_loss(table).wins.tolist()
+    [8, 0]
     """
     import pandas as pd
 
-    if isinstance(tie, bool) or not isinstance(tie, (int, float)) or not 0 <= tie < 1:
-        raise KnobError(f"tie={tie!r}", expected="a share from 0 to 1", fix="as in 0.01")
+    number(tie, "tie", 0, 1, below=True, fix="pass a share, as in 0.01")
     wide, _ = _cases(table, score)
     rows = []
     for one in wide.columns:
@@ -107,10 +172,24 @@ def win_tie_loss(table: pd.DataFrame, score: str = "cost", *, tie: float = 0.01)
     return pd.DataFrame(rows, columns=["policy", "against", "wins", "ties", "losses", "cases"])
 
 
-def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> tuple[
-    float, float
-]:  # fmt: skip
-    """The interval of the mean of independent values, as `ranking` has it."""
+def interval(
+    values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """Return a confidence interval of the mean of independent values, by the method of `ranking`.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Finite numbers, at least one; the interval of a single one is NaN.
+    level, resamples, seed
+        As of `ranking`.
+
+    Examples
+    --------
+    >>> low, high = interval([9.0, 10.0, 11.0, 10.0])
+    >>> low < 10 < high
+    True
+    """
     try:
         numbers = np.asarray(list(values), dtype=float)
     except (TypeError, ValueError) as error:
@@ -123,7 +202,10 @@ def interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 2
 
 
 def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Scores by case (rows) and policy, of cases that all finished who finished any; and each one's failed runs."""
+    """Return scores by case (rows) and policy, of the cases that all policies finished, and the failed runs of each.
+
+    Policies without any finished run are left out.
+    """
     _must_be_table(table)
     if missing := [c for c in (*KEYS, score) if c not in table]:
         raise MetricError(
@@ -135,23 +217,22 @@ def _cases(table: pd.DataFrame, score: str) -> tuple[pd.DataFrame, dict[str, int
         raise MetricError("rows of one run twice", expected="each run once", fix="drop the duplicates")
     wide = table.pivot(index=CASE, columns="policy", values=score)
     lost = table[table["error"] != ""] if "error" in table else table[table[score].isna()]
-    failed = lost.groupby("policy").size().to_dict()  # a run may have finished without a number of this score
+    failed = lost.groupby("policy").size().to_dict()  # a finished run may lack this score
     order = [p for p in dict.fromkeys(table.policy) if wide[p].notna().any()]
     known = wide[order].dropna()
     if known.empty:
-        raise MetricError(f"no case with {score!r} of all", expected="at least one", fix="look at the errors")
+        raise MetricError(f"no case with {score!r} of all", expected="at least one", fix="see the column error")
     return known, {p: int(failed.get(p, 0)) for p in dict.fromkeys(table.policy)}
 
 
 def _strata(wide: pd.DataFrame) -> Array:
-    """Of each case the number of its load, job and plant."""
+    """Return for each case the index of its load, job and plant."""
     return np.asarray(wide.index.droplevel("seed").factorize()[0])
 
 
 def _resampled(values: Array, codes: Array, resamples: int, seed: int) -> Array:
-    """Means of each column over resampled cases: [resample, column]."""
-    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 10:
-        raise KnobError(f"resamples={resamples!r}", expected="a number from 10 up", fix="as in 2000")
+    """Return the means of each column over resampled cases: [resample, column]."""
+    whole(resamples, "resamples", 10, fix="as in 2000")
     random = random_streams(seed)[0]
     sums = np.zeros((resamples, values.shape[1]))
     for code in np.unique(codes):
@@ -165,14 +246,13 @@ def _resampled(values: Array, codes: Array, resamples: int, seed: int) -> Array:
 
 
 def _ends(drawn: Array, codes: Array, level: float) -> tuple[Array, Array]:
-    """Percentiles, taken as far out as so few cases ask for."""
+    """Return percentiles, corrected for the small number of cases."""
     from scipy.special import ndtr, stdtrit
 
-    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
-        raise KnobError(f"level={level!r}", expected="a share from 0.5 to 1", fix="as in 0.95")
+    number(level, "level", 0.5, 1, below=True, fix="pass a share, as in 0.95")
     strata = len(np.unique(codes))
     n = len(codes) / strata
-    if n < 2:  # one seed tells nothing of others
+    if n < 2:  # one seed has no variance
         nothing = np.full(drawn.shape[1], np.nan)
         return nothing, nothing
     free = max(1.0, len(codes) - strata)
@@ -185,12 +265,12 @@ def _must_be_table(table: Any) -> None:
     import pandas as pd
 
     if not isinstance(table, pd.DataFrame) or "policy" not in table:
-        raise MetricError(f"table {table!r}"[:80], expected="what dspkit.compare returns", fix="pass that")
+        raise MetricError(f"table {table!r}"[:80], expected="the result of dspkit.compare", fix="pass it")
 
 
 def _known(table: pd.DataFrame, name: str) -> None:
     _must_be_table(table)
     if name not in set(table["policy"]):
         raise MetricError(
-            f"policy {name!r}", expected=f"one of {', '.join(dict.fromkeys(table.policy))}", fix="check it"
+            f"policy {name!r}", expected=f"one of {', '.join(dict.fromkeys(table.policy))}", fix="choose one"
         )

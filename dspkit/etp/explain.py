@@ -1,4 +1,4 @@
-"""Why an operator has the ETP that it has: which sinks it feeds unhindered, and who stands in the way to the others."""
+"""Explanation of an operator's ETP: the sinks that it reaches unhindered, and the congested operators on its way."""
 
 from __future__ import annotations
 
@@ -6,15 +6,38 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import NotFoundError
-from .graph import Graph, graph
+from ..core import NotFoundError
+from .graph import Graph, as_graph
 from .rates import congested, inputs, rates
 from .share import etp
 
 
 @dataclass(frozen=True)
 class Why:
-    """One operator's ETP with its reasons. `blocked` has the shortest way to each sink out of reach."""
+    """One operator's ETP with its reasons.
+
+    Parameters
+    ----------
+    operator : hashable
+        The operator.
+    etp : float
+        Its ETP, 0 to 1.
+    congested : bool
+        Whether it is congested itself.
+    input_rate, processing_rate : float
+        Records/s; the latter is None if it was not measured.
+    sinks : tuple
+        The sinks that it reaches unhindered.
+    ways : tuple of tuple
+        A path to each of `sinks`, over uncongested operators.
+    blocked : tuple of tuple
+        (sink, shortest path, first congested operator on it) for each sink that it does not reach unhindered.
+
+    Examples
+    --------
+    >>> isinstance(explain([("a", "b")], {"a": (9, 9), "b": (9, 9)}, "a"), Why)
+    True
+    """
 
     operator: Any
     etp: float
@@ -22,21 +45,27 @@ class Why:
     input_rate: float
     processing_rate: float | None
     sinks: tuple[Any, ...]
-    ways: tuple[tuple[Any, ...], ...]  # to each of `sinks`, over uncongested operators
-    blocked: tuple[tuple[Any, tuple[Any, ...], Any], ...]  # (sink, way, the first congested operator on it)
+    ways: tuple[tuple[Any, ...], ...]
+    blocked: tuple[tuple[Any, tuple[Any, ...], Any], ...]
 
     def lines(self) -> list[str]:
-        """The reasons as sentences."""
+        """Return the reasons as sentences.
+
+        Examples
+        --------
+        >>> explain([("a", "b")], {"a": (9, 9), "b": (9, 9)}, "a").lines()
+        ['a processes 9 of 9 records/s: not congested.', 'ETP 100.0%: its output reaches b unhindered.']
+        """
         done = self.processing_rate
         state = "congested" if self.congested else "not congested"
         rate = "was not measured" if done is None else f"processes {_rate(done)} of {_rate(self.input_rate)} records/s"
         said = [f"{self.operator} {rate}: {state}."]
         if self.sinks:
-            said.append(f"ETP {self.etp:.1%}: what it puts out reaches {', '.join(map(str, self.sinks))} unhindered.")
+            said.append(f"ETP {self.etp:.1%}: its output reaches {', '.join(map(str, self.sinks))} unhindered.")
         else:
             said.append(f"ETP {self.etp:.1%}: it reaches no sink unhindered.")
         for sink, way, by in self.blocked:
-            said.append(f"{sink} is out of reach: {by} is congested on {' → '.join(map(str, way))}.")
+            said.append(f"{sink} is not reached: {by} is congested on {' → '.join(map(str, way))}.")
         return said
 
     def __str__(self) -> str:
@@ -44,17 +73,30 @@ class Why:
 
 
 def explain(topology: Any, measured: Any, operator: Any, congestion_rate: float = 1.2) -> Why:
-    """Two walks down from one operator, with and without congested operators: O(V+E).
+    """Return the ETP of one operator with its reasons, from two walks down the graph: O(V+E).
 
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    measured : Snapshot, mapping, data frame or Rates
+        As for `rates`.
+    operator : hashable
+        The operator.
+    congestion_rate : float
+        Input rate over processing rate above which an operator is congested.
+
+    Examples
+    --------
     >>> print(explain([("a", "b"), ("a", "c")], {"a": (9, 9), "b": (30, 30), "c": (40, 20)}, "a"))
     a processes 9 of 9 records/s: not congested.
-    ETP 60.0%: what it puts out reaches b unhindered.
-    c is out of reach: c is congested on a → c.
+    ETP 60.0%: its output reaches b unhindered.
+    c is not reached: c is congested on a → c.
     """
-    known, g = rates(measured), graph(topology)
+    known, g = rates(measured), as_graph(topology)
     if operator not in g.children:
         shown = ", ".join(map(repr, g.order[:20]))
-        raise NotFoundError(f"operator {operator!r}", expected=f"one of {shown}", fix="check the name")
+        raise NotFoundError(f"operator {operator!r}", expected=f"one of {shown}", fix="choose one")
     stuck = set(congested(g, known, congestion_rate))
     free, every = _walk(g, operator, stuck), _walk(g, operator, set())
     sinks = tuple(s for s in g.sinks if s in free)
@@ -73,22 +115,22 @@ def explain(topology: Any, measured: Any, operator: Any, congestion_rate: float 
 
 
 def _walk(g: Graph, start: Any, without: set[Any]) -> dict[Any, Any]:
-    """Breadth first from `start`: each operator that is reached, and from where."""
-    came = {start: None}
+    """Return the operators reached breadth first from `start`, each with its predecessor."""
+    previous = {start: None}
     queue = deque([start])
     while queue:
         o = queue.popleft()
         for c in g.children[o]:
-            if c not in came and c not in without:
-                came[c] = o
+            if c not in previous and c not in without:
+                previous[c] = o
                 queue.append(c)
-    return came
+    return previous
 
 
-def _way(came: dict[Any, Any], end: Any) -> tuple[Any, ...]:
+def _way(previous: dict[Any, Any], end: Any) -> tuple[Any, ...]:
     way = [end]
-    while came[way[-1]] is not None:
-        way.append(came[way[-1]])
+    while previous[way[-1]] is not None:
+        way.append(previous[way[-1]])
     return tuple(reversed(way))
 
 

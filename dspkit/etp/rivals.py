@@ -1,14 +1,14 @@
-"""What Stela was compared with: who moves where on scale-out, and which machines go on scale-in [stela].
+"""The strategies that Stela was compared with: which instances move on scale-out, and after a removal [stela].
 
-None of these makes an instance more; they move those that there are.
+None of them adds an instance; they move existing ones.
 
-    | strategy | whose instances move to the new machines |
-    |---|---|
-    | rebalance | everybody's: all are dealt out again in turn, as Storm does by default |
-    | least link load, most link load | those with the least or most traffic, neighbours of moved ones first |
-    | nearest to source, nearest to sink | by the number of edges to the nearest source, or sink |
-    | descendants | most operators below |
-    | centrality | most edges in and out |
+| strategy | instances that move to the new machines |
+|---|---|
+| rebalance | those of all operators, which are assigned again round robin, Storm's default |
+| least link load, most link load | of operators with the least or most traffic, neighbours of moved ones first |
+| nearest to source, nearest to sink | by the number of edges to the nearest source or sink |
+| descendants | of operators with most descendants |
+| centrality | of operators with most edges in and out |
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import DeploymentError, KnobError, NotFoundError
-from .checks import counted, placed_in, rates_fit, some, whole
-from .graph import Graph, graph
+from ..core import DeploymentError, NotFoundError, assign_in_turn
+from ..core.validation import choice
+from .graph import Graph, as_graph, count_of, counted, placed_in, rates_fit, require_nonempty
 from .rates import Rates, inputs, rates
 from .scaling import Places
 
@@ -34,28 +34,58 @@ ORDERS = (
 
 
 def rebalance(topology: Any, instances: Mapping[Any, int], machines: Sequence[Any]) -> dict[tuple[Any, int], Any]:
-    """Storm's default: forget all places, and deal all instances over all machines in turn, operator by operator.
+    """Return Storm's default placement: all instances over all machines in turn, operator by operator.
 
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    instances : mapping
+        Number of instances by operator.
+    machines : sequence
+        The machines.
+
+    Examples
+    --------
     >>> rebalance([("a", "b")], {"a": 1, "b": 2}, ["m1", "m2"])
     {('a', 0): 'm1', ('b', 0): 'm2', ('b', 1): 'm1'}
     """
-    some(machines, "instances")
-    every = [(o, i) for o, k in counted(graph(topology), instances).items() for i in range(k)]
-    return {instance: machines[j % len(machines)] for j, instance in enumerate(every)}
+    require_nonempty(machines, "instances")
+    every = [(o, i) for o, k in counted(as_graph(topology), instances).items() for i in range(k)]
+    return assign_in_turn(every, machines)
 
 
 def migrate(
     topology: Any, measured: Any, placement: Places, machines: Sequence[Any], count: int, order: str = ORDERS[0]
 ) -> dict[tuple[Any, int], Any]:
-    """Move `count` instances of the operators that come first in `order` to the new `machines`, in turn.
+    """Return the placement after `count` instances of the first operators in `order` moved to the new machines in turn.
 
-    By link load the next one is, among operators adjacent to one already moved, the least (or most) loaded.
+    By link load, the next operator is the least (or most) loaded one of those adjacent to an operator already moved.
+
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    measured : Snapshot, mapping, data frame or Rates
+        As for `rates`; used by the link loads.
+    placement : mapping
+        Machine by (operator, index).
+    machines : sequence
+        The new machines.
+    count : int
+        Number of instances to move.
+    order : str
+        One of ORDERS.
+
+    Examples
+    --------
+    >>> migrate([("a", "b")], {}, {("a", 0): "m1", ("b", 0): "m1"}, ["m2"], 1, "nearest to sink")
+    {('a', 0): 'm1', ('b', 0): 'm2'}
     """
-    if order not in ORDERS:
-        raise KnobError(f"order {order!r}", expected=f"one of {', '.join(ORDERS)}", fix="see etp.ORDERS")
-    if whole("instances to move", count):
-        some(machines, f"{count} instances")
-    g = graph(topology)
+    choice(order, "order", ORDERS)
+    if count_of(count, "instances to move"):
+        require_nonempty(machines, f"{count} instances")
+    g = as_graph(topology)
     placed_in(g, placement)
     left = {o: sorted(i for name, i in placement if name == o) for o in g.order}
     chosen = _linked(g, rates(measured), left, order) if order.endswith("link load") else _ranked(g, left, order)
@@ -64,19 +94,45 @@ def migrate(
 
 
 def link_load(topology: Any, measured: Any) -> dict[Any, float]:
-    """Records/s that go in and out of each operator."""
-    known, g = rates(measured), graph(topology)
+    """Return the records/s in and out of each operator.
+
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    measured : Snapshot, mapping, data frame or Rates
+        As for `rates`.
+
+    Examples
+    --------
+    >>> link_load([("a", "b")], Rates({"a": 9, "b": 9}, {("a", "b"): 9}))
+    {'a': 9.0, 'b': 9.0}
+    """
+    known, g = rates(measured), as_graph(topology)
     rates_fit(g, *known)
-    came = inputs(known)
-    load = {o: came.get(o, 0.0) for o in g.order}
+    arriving = inputs(known)
+    load = {o: arriving.get(o, 0.0) for o in g.order}
     for (o, _), rate in known.emit.items():
         load[o] += rate
     return load
 
 
-def score(topology: Any, order: str) -> dict[Any, float]:
-    """What the orders by structure sort by; the least comes first."""
-    g = graph(topology)
+def structural_score(topology: Any, order: str) -> dict[Any, float]:
+    """Return the sort key of a structural order, by operator; the smallest comes first.
+
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    order : str
+        One of ORDERS, except for the link loads.
+
+    Examples
+    --------
+    >>> structural_score([("a", "b")], "nearest to sink")
+    {'b': 0.0, 'a': 1.0}
+    """
+    g = as_graph(topology)
     parents = g.parents
     if order == "nearest to source":
         return _distance(g.sources, g.children)
@@ -84,25 +140,44 @@ def score(topology: Any, order: str) -> dict[Any, float]:
         return _distance(g.sinks, parents)
     if order == "centrality":
         return {o: -float(len(g.children[o]) + len(parents[o])) for o in g.order}
-    if order != "descendants":
-        raise KnobError(f"order {order!r}", expected=f"one of {', '.join(ORDERS[2:])}", fix="see etp.ORDERS")
+    choice(order, "order", ORDERS[2:])
     below: dict[Any, set[Any]] = {}
     for o in reversed(g.order):
         below[o] = set(g.children[o]).union(*(below[c] for c in g.children[o]))
     return {o: -float(len(x)) for o, x in below.items()}
 
 
-def without(
+def place_without(
     topology: Any, placement: Places, leaving: Iterable[Any], machines: Sequence[Any], *, deal: str = "all"
 ) -> dict[tuple[Any, int], Any]:
-    """The placement after these machines left: everybody is dealt anew ("all"), or only who ran there ("moved")."""
-    gone, g = set(leaving), graph(topology)
+    """Return the placement after machines were removed.
+
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    placement : mapping
+        Machine by (operator, index).
+    leaving : iterable
+        The machines to remove.
+    machines : sequence
+        All machines.
+    deal : {"all", "moved"}
+        Whether all instances are assigned again, or only those of removed machines.
+
+    Examples
+    --------
+    >>> place_without([("a", "b")], {("a", 0): "m1", ("b", 0): "m2"}, ["m2"], ["m1", "m2"], deal="moved")
+    {('a', 0): 'm1', ('b', 0): 'm1'}
+    """
+    gone, g = set(leaving), as_graph(topology)
     placed_in(g, placement)
-    if deal not in ("all", "moved"):
-        raise KnobError(f"deal={deal!r}", expected="'all' or 'moved'", fix="see without")
+    choice(deal, "deal", ("all", "moved"))
     if strange := gone - set(machines):
         raise NotFoundError(
-            f"machines {sorted(map(str, strange))}", expected="some of those there are", fix="check the names"
+            f"machines {sorted(map(str, strange))}",
+            expected=f"some of {', '.join(map(str, machines))}",
+            fix="check the names",
         )
     stay = [m for m in machines if m not in gone]
     if not stay:
@@ -126,7 +201,7 @@ def _distance(starts: Iterable[Any], onward: Mapping[Any, Iterable[Any]]) -> dic
 
 
 def _ranked(g: Graph, left: Mapping[Any, list[int]], order: str) -> Iterable[tuple[Any, int]]:
-    scores = score(g, order)
+    scores = structural_score(g, order)
     return ((o, i) for o in sorted(g.order, key=scores.__getitem__) for i in left[o])
 
 

@@ -2,14 +2,14 @@
 
 $ETP_o = \\sum_{s \\in Eff(o)} proc(s) / \\sum_{s \\in Sinks} proc(s)$
 
-    | paper | here |
-    |---|---|
-    | $Eff(o)$, effective reachable sinks | sinks that o reaches over operators of which none after o is congested |
-    | $ETP_o$ | `etp(...)[o]`, a share 0..1 |
-    | $proc(s)$ | processing rate of sink s |
+| paper | here |
+|---|---|
+| $Eff(o)$, effective reachable sinks | sinks that o reaches over operators of which none after o is congested |
+| $ETP_o$ | `etp(...)[o]`, a share 0..1 |
+| $proc(s)$ | processing rate of sink s |
 
-o's own congestion plays no part: the question is what more speed of o would let through. Reading not taken but kept
-as `tree_sum`: the printed Algorithm 1, which counts a sink once for each path.
+The congestion of o itself is irrelevant: the question is how much throughput a faster o would add. A reading not taken
+by default is `tree_sum`: the printed Algorithm 1, which counts a sink once per path.
 """
 
 from __future__ import annotations
@@ -18,42 +18,66 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MetricError
-from .graph import Graph, graph
+from ..core import MetricError
+from .graph import Graph, as_graph
 from .rates import Rates, congested, inputs, rates
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CELLS = 4_000_000  # of a table of operators by sinks that is summed at once
-_NAMED = 3  # operators that a reason names
+
+_CELLS = 4_000_000  # size of a table of operators by sinks that is summed at once
+_NAMED = 3  # number of operators that a reason names
 
 
 def etp(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum: bool = False) -> dict[Any, float]:
-    """The share of throughput that each operator has, from one pass over operators and edges, sinks up.
+    """Return the share of throughput that each operator reaches, from one pass over operators and edges, sinks first.
 
-    Sets of sinks are bits of whole numbers, so the pass costs $(V+E)\\,S/64$ steps for S sinks. All are 0 if the sinks
-    do nothing.
+    Sets of sinks are bit sets, so that the pass costs $(V+E)\\,S/64$ steps for S sinks. All shares are 0 if the sinks
+    process nothing.
 
+    Parameters
+    ----------
+    topology : Topology, edges, mapping or data frame
+        As for `as_graph`.
+    measured : Snapshot, mapping, data frame or Rates
+        As for `rates`.
+    congestion_rate : float
+        Input rate over processing rate above which an operator is congested.
+    tree_sum : bool
+        Whether a sink counts once per path.
+
+    Examples
+    --------
     >>> {o: round(x, 2) for o, x in etp([("a", "b"), ("a", "c")], {"a": (9, 9), "b": (30, 30), "c": (40, 20)}).items()}
     {'a': 0.6, 'b': 0.6, 'c': 0.4}
     """
-    known, g = rates(measured), graph(topology)
+    known, g = rates(measured), as_graph(topology)
     stuck = set(congested(g, known, congestion_rate))
     return _tree(g, known, stuck) if tree_sum else _sets(g, known, stuck)
 
 
 def rank(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum: bool = False) -> pd.DataFrame:
-    """All operators, congested ones first, then by ETP, then in topological order; each with its reason.
+    """Return all operators, congested ones first, then by ETP, then in topological order; each with its reason.
 
-    `blocked by` has the congested operators that an operator meets first on its ways to sinks.
+    The reason names the first congested operators on the operator's paths to sinks.
+
+    Parameters
+    ----------
+    topology, measured, congestion_rate, tree_sum
+        As for `etp`.
+
+    Examples
+    --------
+    >>> rank([("a", "b")], {"a": (9, 9), "b": (30, 20)}).operator.tolist()
+    ['b', 'a']
     """
     import pandas as pd
 
-    known, g = rates(measured), graph(topology)
+    known, g = rates(measured), as_graph(topology)
     stuck = set(congested(g, known, congestion_rate))
     shares = _tree(g, known, stuck) if tree_sum else _sets(g, known, stuck)
-    came, reached = inputs(known), _masks(g, stuck)
+    arriving, reached = inputs(known), _masks(g, stuck)
     at = {o: i for i, o in enumerate(g.order)}
     walls, every_sink = _walls(g, stuck, at), g.sinks
     rows = []
@@ -66,7 +90,7 @@ def rank(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum
         )
         reason += f"; blocked by {_names(blockers, walls[o].bit_count())}" if blockers else ""
         reason += "" if done is not None else "; not measured"
-        rows.append((o, shares[o], o in stuck, came.get(o, 0.0), done, reached[o].bit_count(), reason))
+        rows.append((o, shares[o], o in stuck, arriving.get(o, 0.0), done, reached[o].bit_count(), reason))
     columns = ["operator", "etp", "congested", "input_rate", "processing_rate", "effective_sinks", "reason"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -74,6 +98,15 @@ def rank(topology: Any, measured: Any, congestion_rate: float = 1.2, *, tree_sum
 def machine_etp(placement: Mapping[tuple[Any, int], Any], shares: Mapping[Any, float]) -> dict[Any, float]:
     """$ETPSum(m) = \\sum_{\\tau\\ on\\ m} ETP_{op(\\tau)}$: two instances of an operator count twice.
 
+    Parameters
+    ----------
+    placement : mapping
+        Machine by (operator, index).
+    shares : mapping
+        ETP by operator.
+
+    Examples
+    --------
     >>> machine_etp({("a", 0): "m1", ("a", 1): "m1", ("b", 0): "m2"}, {"a": 0.25, "b": 1.0})
     {'m1': 0.5, 'm2': 1.0}
     """
@@ -86,7 +119,7 @@ def machine_etp(placement: Mapping[tuple[Any, int], Any], shares: Mapping[Any, f
 
 
 def _tree(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
-    """Algorithm 1 as printed: a sink's share, else the sum over uncongested children."""
+    """Return the shares of Algorithm 1 as printed: a sink's share, or the sum over uncongested children."""
     total = sum(known.processing.get(s, 0.0) for s in g.sinks)
     found: dict[Any, float] = {}
     for o in reversed(g.order):
@@ -99,7 +132,7 @@ def _tree(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
 
 
 def _sets(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
-    """Every operator's set of effective sinks, and the share of each set that occurs."""
+    """Return the shares from each operator's set of effective sinks; each distinct set is summed once."""
     import numpy as np
 
     masks = _masks(g, stuck)
@@ -107,7 +140,7 @@ def _sets(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
     total = float(weights.sum())
     if total <= 0:
         return dict.fromkeys(g.order, 0.0)
-    # The same tree of additions for each set, all sinks included: a larger set never has the smaller sum.
+    # The same order of additions for each set, over all sinks: a larger set never has a smaller sum.
     distinct = [m for m in dict.fromkeys(masks.values()) if m.bit_count() > 1]
     known_sums = {m: float(weights[m.bit_length() - 1]) for m in masks.values() if m.bit_count() == 1} | {0: 0.0}
     size = -(-len(weights) // 8)
@@ -120,7 +153,7 @@ def _sets(g: Graph, known: Rates, stuck: set[Any]) -> dict[Any, float]:
 
 
 def _masks(g: Graph, stuck: set[Any]) -> dict[Any, int]:
-    """Bit i of an operator's number: whether it reaches sink i over uncongested operators."""
+    """Return bit sets: bit i is set if the operator reaches sink i over uncongested operators."""
     masks: dict[Any, int] = {s: 1 << i for i, s in enumerate(g.sinks)}
     for o in reversed(g.order):
         if g.children[o]:
@@ -133,7 +166,7 @@ def _masks(g: Graph, stuck: set[Any]) -> dict[Any, int]:
 
 
 def _walls(g: Graph, stuck: set[Any], at: Mapping[Any, int]) -> dict[Any, int]:
-    """Bit i of an operator's number: whether operator i is congested and the first such on a way down."""
+    """Return bit sets: bit i is set if operator i is the first congested one on a path down."""
     walls: dict[Any, int] = {}
     for o in reversed(g.order):
         mask = 0
@@ -144,7 +177,7 @@ def _walls(g: Graph, stuck: set[Any], at: Mapping[Any, int]) -> dict[Any, int]:
 
 
 def _bits(mask: int, names: Sequence[Any]) -> list[Any]:
-    """The first few names whose bits are set."""
+    """Return the first few names whose bits are set."""
     found: list[Any] = []
     while mask and len(found) < _NAMED:
         low = mask & -mask

@@ -1,17 +1,17 @@
-"""Metrics of somebody else's engine as a History: one file a source, one protocol (`Loader`).
+"""Metrics of any engine as a History: one module per source, one protocol (`Loader`).
 
-Each loader reads with `.history()` and counts in `.problems` what it dropped. docs/loaders.md says what each reads.
+Each loader reads with `.history()` and counts dropped readings in `.problems`; docs/loaders.md describes their input.
 """
 
-from .base import LIMITS, Limits, Loader, LoaderError, Problems
-from .flink_rest import FlinkRest
+from .common.base import LIMITS, Limits, Loader, LoaderError, Problems
+from .common.names import DSPKIT, FLINK, FLINK_INFLUX, SPARK, Names
+from .flink import FlinkRest
 from .influxdb import InfluxDB
-from .names import DSPKIT, FLINK, FLINK_INFLUX, SPARK, Names
 from .prometheus import Prometheus
-from .spark_log import SparkEventLog
-from .spark_progress import SparkProgress
-from .spark_rest import SparkRest
-from .storm_ui import StormUI
+from .spark.event_log import SparkEventLog
+from .spark.progress import SparkProgress
+from .spark.rest import SparkRest
+from .storm import StormUI
 from .table import Table
 
 __all__ = [

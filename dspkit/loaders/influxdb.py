@@ -1,4 +1,7 @@
-"""InfluxDB: line protocol in files, InfluxQL over HTTP (1.x), Flux over HTTP (2.x)."""
+"""InfluxDB: InfluxQL over HTTP (1.x), Flux over HTTP (2.x), and files in line protocol.
+
+A line of the protocol: `measurement,tag=value field=1.0,other=2i 1795034648805000000`.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +10,149 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core import Topology
-from ..history import History
-from . import windows
-from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_names, given_parallelism, given_path, given_topology
-from .http import Server, is_url
-from .line_protocol import point
-from .lines import at, items, parse, read_lines
-from .names import DSPKIT, Names
+from ..core import History, Topology
+from ..core.validation import choice, is_number
+from .common import windows
+from .common.base import LIMITS, Limits, LoaderError, Problems
+from .common.files import at, items, parse_json, read_lines
+from .common.http import Server, is_url
+from .common.names import DSPKIT, Names
+from .common.series import SampleSeries
+from .common.units import QUANTITIES, Unusable
+from .common.user_hints import Given, given_names, given_parallelism, given_path, given_topology
 from .prometheus import span
-from .series import Series
-from .spark_progress import instant
-from .units import Unusable
+from .spark.progress import instant
+
+# Possessive (`++`): what one alternative has taken no other can, and a long word needs no stack to go back on.
+_WORD = re.compile(r"(?:[^\\, =]++|\\.)++|\\")  # up to a comma, space or equals sign that is not escaped
+_FIELD = re.compile(r'((?:[^\\, =]++|\\.)++)=("(?:[^"\\]++|\\.)*+"|[^", ]++)')
+
+
+def point(line: bytes) -> tuple[str, dict[str, str], dict[str, Any], float]:
+    """Return measurement, tags, fields and time of one line, or raise Unusable.
+
+    >>> point(b'dspkit,operator=work rate=12.5,busy=3i 1000')
+    ('dspkit', {'operator': 'work'}, {'rate': 12.5, 'busy': 3}, 1000.0)
+    """
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise Unusable("not UTF-8") from None
+    head, at_ = _word(text, 0)
+    tags: dict[str, str] = {}
+    while text[at_ : at_ + 1] == ",":
+        name, at_ = _word(text, at_ + 1)
+        if text[at_ : at_ + 1] != "=":
+            raise Unusable("not line protocol")
+        value, at_ = _word(text, at_ + 1)
+        tags[_plain(name)] = _plain(value)
+    fields: dict[str, Any] = {}
+    separator = " "
+    while text[at_ : at_ + 1] == separator:
+        match = _FIELD.match(text, at_ + 1)
+        if match is None:
+            break
+        fields[_plain(match[1])] = _value(match[2])
+        at_, separator = match.end(), ","
+    stamp = text[at_:].strip()
+    if not fields or not re.fullmatch(r"-?\d{1,20}", stamp, re.ASCII):
+        raise Unusable("not line protocol with a time")
+    return _plain(head), tags, fields, float(stamp)
+
+
+def _word(text: str, start: int) -> tuple[str, int]:
+    match = _WORD.match(text, start)
+    if match is None:
+        raise Unusable("not line protocol")
+    return match[0], match.end()
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"\\([, =])", r"\1", word)
+
+
+def _value(text: str) -> Any:
+    """Return the value of a field: a number, or the text itself, which is then counted as invalid."""
+    if text.startswith('"'):
+        return text[1:-1]
+    if text in ("t", "T", "true", "True", "TRUE", "f", "F", "false", "False", "FALSE"):
+        return text[0] in "tT"
+    try:
+        return int(text[:-1]) if re.fullmatch(r"-?\d{1,20}[iu]", text, re.ASCII) else float(text.replace("_", "no"))
+    except ValueError:
+        return text
+
+
+def lines(history: History, *, run: str = "run") -> Iterator[str]:
+    """Yield a run as line protocol, one line per window and operator, in the form that DSPKIT reads."""
+    zero = float(history.about.get("began_unix_s", 0.0))
+    for step in history:
+        stamp = round((zero + step.snapshot.t) * 1e9)
+        for name, metrics in step.snapshot.operators.items():
+            told = {key: value for key, value in asdict(metrics).items() if key in QUANTITIES and value is not None}
+            fields = ",".join(f"{key}={float(value)!r}" for key, value in told.items())
+            yield f"dspkit,operator={_escaped(name)},run={_escaped(run)} {fields} {stamp}"
+
+
+def _escaped(word: str) -> str:
+    if "\n" in word or word.endswith("\\"):
+        raise LoaderError(f"the name {word!r:.100}", expected="one line that ends in no backslash", fix="rename it")
+    return re.sub(r"([, =])", r"\\\1", word)
+
 
 _PRECISIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_PART_S = 3600.0  # asked for at once
+_PART_S = 3600.0  # requested at once
 _MOST_PARTS = 10_000
-_FLUX_OWN = ("", "result", "table")  # columns that are no tags
+_FLUX_OWN = ("", "result", "table")  # columns other than tags
 
 
 class InfluxDB:
-    """An InfluxDB at `url` (with `database` for 1.x; `bucket`, `org` and `token` for 2.x), or a file of line protocol.
+    """Loader for InfluxDB 1.x and 2.x, or for a file of line protocol.
 
-    `names` says what is what: DSPKIT (what `line_protocol.lines` writes), FLINK_INFLUX, or Names(...) of your own with
-    metrics called "measurement.field". The rest is as for Prometheus; a file is read whole, and `precision` is that of
-    its times.
+    Parameters
+    ----------
+    url : str or Path
+        The address, or the file, which is read as a whole.
+    names : Names
+        The names of the metrics: DSPKIT (the output of `line_protocol.lines`), FLINK_INFLUX, or your own with metrics
+        named "measurement.field".
+    database : str, optional
+        The database (InfluxDB 1.x).
+    bucket, org, token : str, optional
+        Bucket, organisation and token (InfluxDB 2.x).
+    topology : Topology or sequence of str, optional
+        The graph of operators, or their names as a chain.
+    start_s, end_s : float, optional
+        The period in seconds since 1970, by default the last hour.
+    window_s : float
+        The length of a window, which should contain at least two samples.
+    precision : {"ns", "us", "ms", "s"}
+        The unit of the times in a file.
+    parallelism : int or mapping of str to int, optional
+        The expected instances of all operators, or by operator.
+    labels : mapping of str to str, optional
+        Tags that select series.
+    rename : mapping of str to str, optional
+        The operators' names in the topology, by their names in InfluxDB.
+    headers : mapping of str to str, optional
+        HTTP headers, for authentication.
+    strict : bool
+        Raise the first problem instead of counting it.
+    limits : Limits
+        Limits of size and time for untrusted input.
+
+    Examples
+    --------
+    >>> InfluxDB("http://localhost:8086", database="metrics").problems
+    no problems
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keyword-only settings of a query)
         self,
         url: str | Path,
         names: Names = DSPKIT,
@@ -65,8 +178,7 @@ class InfluxDB:
             not all(name.rpartition(".")[::2]) or name.strip() != name for name in names.metrics
         ):
             raise LoaderError(f"names={names!r:.200}", expected='Names of "measurement.field"', fix="see DSPKIT")
-        if precision not in _PRECISIONS:
-            raise LoaderError(f"precision={precision!r}", expected=", ".join(_PRECISIONS), fix="ns is the usual one")
+        choice(precision, "precision", _PRECISIONS, error=LoaderError, fix="choose one; ns is the usual one")
         if is_url(url) and (database is None) == (bucket is None):
             raise LoaderError("no database, no bucket", expected="database= (1.x), or bucket= (2.x)", fix="pass one")
         self._url, self._names, self._window_s = url, names, window_s
@@ -79,9 +191,14 @@ class InfluxDB:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Read the points, and make windows of them."""
+        """Read the points and return their windows.
+
+        Examples
+        --------
+        >>> InfluxDB("http://localhost:8086", database="metrics").history()  # doctest: +SKIP
+        """
         self.problems = Problems(strict=self._strict)
-        series = Series(
+        series = SampleSeries(
             self._names, self._window_s, self.problems, self._limits, rename=self._rename, labels=self._labels
         )
         if not is_url(self._url):
@@ -91,9 +208,9 @@ class InfluxDB:
         topology = self._given.topology_for(series.operators)
         parallelism = self._given.parallelism_for(topology)
         about = {"loader": "InfluxDB", "source": Path(self._url).name if not is_url(self._url) else str(self._url)}
-        return windows.history(topology, series.windows(parallelism), self.problems, self._limits, about)
+        return windows.history_of_windows(topology, series.windows(parallelism), self.problems, self._limits, about)
 
-    def _file(self, series: Series, path: Path) -> None:
+    def _file(self, series: SampleSeries, path: Path) -> None:
         for count, line in enumerate(read_lines(path, self._limits, self.problems), 1):
             if line.startswith(b"#"):
                 continue
@@ -111,7 +228,7 @@ class InfluxDB:
                 if (metric := f"{measurement}.{name}") in self._names.units:
                     series.take(metric, None, tags, [(t, value)], words=False)
 
-    def _ask(self, series: Series) -> None:
+    def _ask(self, series: SampleSeries) -> None:
         server = Server(str(self._url), self._limits, self._headers)
         end = time.time() if self._end is None else self._end
         start = (end - 3600.0 if self._start is None else self._start) - self._window_s
@@ -163,7 +280,7 @@ class InfluxDB:
         for row in _tables(answer):
             tags = {n: value for n, value in row.items() if not n.startswith("_") and n not in _FLUX_OWN}
             try:
-                sample = (instant(_micros(row.get("_time", ""))), parse(row.get("_value", "")))
+                sample = (instant(_micros(row.get("_time", ""))), parse_json(row.get("_value", "")))
             except Unusable as reason:
                 self.problems.count(f"a row of Flux: {reason}", f"{row!r:.100}")
                 continue
@@ -198,7 +315,7 @@ def _flux_text(value: str) -> str:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    return value * factor if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    return value * factor if is_number(value) else value
 
 
 def _micros(stamp: str) -> str:

@@ -1,7 +1,7 @@
-"""Metrics that Prometheus keeps, over its HTTP API, or answers of it that were kept as files.
+"""Prometheus: its HTTP API, or recorded answers in files.
 
-Raw samples are asked for (`metric[range]`), not values at steps: a step repeats the last sample for five minutes when
-none comes, and an engine that fell silent would look like one that idles.
+The loader queries raw samples (`metric[range]`), not values at steps: a step repeats the last sample for five minutes
+if there is no new one, so that an engine that stopped reporting would look idle.
 """
 
 from __future__ import annotations
@@ -12,28 +12,52 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core import Topology
-from ..history import History
-from . import windows
-from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_names, given_parallelism, given_path, given_topology
-from .http import Server, is_url
-from .lines import at, items
-from .names import FLINK, Names
-from .recorded import in_order, read_json
-from .series import Series
+from ..core import History, Topology
+from .common import windows
+from .common.base import LIMITS, Limits, LoaderError, Problems
+from .common.files import at, in_order, items, read_json
+from .common.http import Server, is_url
+from .common.names import FLINK, Names
+from .common.series import SampleSeries
+from .common.user_hints import Given, given_names, given_parallelism, given_path, given_topology
 
-_PART_S = 1800.0  # asked for at once
+_PART_S = 1800.0  # requested at once
 _LONGEST = 1000  # characters of a metric's name: yours are matched with regular expressions
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class Prometheus:
-    """A Prometheus at `url`, as in "http://localhost:9090", or a JSON file (or a folder of them) of what it answered.
+    """Loader for the HTTP API of Prometheus, or for JSON files of its recorded answers.
 
-    `names` says what the metrics are called: FLINK, SPARK, or Names(...) of your own. `labels` choose series, as in
-    {"job_name": "clicks"}; `rename` maps the operators' names to those of the topology. Windows are `window_s` long,
-    which should hold at least two scrapes; `start_s` and `end_s` are seconds since 1970, the last hour by default.
+    Parameters
+    ----------
+    url : str or Path
+        The address, as in "http://localhost:9090", or a JSON file or a folder of them.
+    names : Names
+        The names of the metrics: FLINK, SPARK, or your own.
+    topology : Topology or sequence of str, optional
+        The graph of operators, or their names as a chain.
+    start_s, end_s : float, optional
+        The period in seconds since 1970, by default the last hour.
+    window_s : float
+        The length of a window, which should contain at least two scrapes.
+    parallelism : int or mapping of str to int, optional
+        The expected instances of all operators, or by operator.
+    labels : mapping of str to str, optional
+        Labels that select series, as in {"job_name": "clicks"}.
+    rename : mapping of str to str, optional
+        The operators' names in the topology, by their names in Prometheus.
+    headers : mapping of str to str, optional
+        HTTP headers, for authentication.
+    strict : bool
+        Raise the first problem instead of counting it.
+    limits : Limits
+        Limits of size and time for untrusted input.
+
+    Examples
+    --------
+    >>> Prometheus("http://localhost:9090", labels={"job_name": "clicks"}).problems
+    no problems
     """
 
     def __init__(
@@ -65,9 +89,14 @@ class Prometheus:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Ask for the samples, and make windows of them."""
+        """Request the samples and return their windows.
+
+        Examples
+        --------
+        >>> Prometheus("http://localhost:9090", labels={"job_name": "clicks"}).history()  # doctest: +SKIP
+        """
         self.problems = Problems(strict=self._strict)
-        series = Series(
+        series = SampleSeries(
             self._names, self._window_s, self.problems, self._limits, rename=self._rename, labels=self._labels
         )
         for metric, answer in self._answers():
@@ -75,9 +104,9 @@ class Prometheus:
         topology = self._given.topology_for(series.operators)
         parallelism = self._given.parallelism_for(topology)
         about = {"loader": "Prometheus", "source": str(self._url)}
-        return windows.history(topology, series.windows(parallelism), self.problems, self._limits, about)
+        return windows.history_of_windows(topology, series.windows(parallelism), self.problems, self._limits, about)
 
-    def _take(self, series: Series, asked: str | None, answer: Any) -> None:
+    def _take(self, series: SampleSeries, asked: str | None, answer: Any) -> None:
         if at(answer, "status") != "success":
             said = at(answer, "error")
             raise LoaderError(f"an answer that says {said!r:.200}", expected="success", fix="see Prometheus' log")
@@ -102,7 +131,9 @@ class Prometheus:
             return
         server = Server(str(self._url), self._limits, self._headers)
         end = time.time() if self._end is None else self._end
-        start = (end - 3600.0 if self._start is None else self._start) - self._window_s  # what counters started from
+        start = (
+            end - 3600.0 if self._start is None else self._start
+        ) - self._window_s  # the initial values of counters
         self._limits.check("readings", int((end - start) / _PART_S))
         chosen = "".join(f',{name}="{_quoted(value)}"' for name, value in self._labels.items())
         while start < end:
@@ -119,10 +150,10 @@ def _quoted(value: str) -> str:
 
 
 def span(start_s: float | None, end_s: float | None) -> tuple[float | None, float | None]:
-    """Start and end in seconds since 1970, checked."""
+    """Return start and end in seconds since 1970, checked."""
     for name, value in (("start_s", start_s), ("end_s", end_s)):
         if value is not None and not (isinstance(value, (int, float)) and 0 <= value < 1e11):
-            raise LoaderError(f"{name}={value!r}", expected="seconds since 1970", fix="as time.time() gives them")
+            raise LoaderError(f"{name}={value!r}", expected="seconds since 1970", fix="as returned by time.time()")
     if start_s is not None and end_s is not None and start_s >= end_s:
         raise LoaderError(f"start_s={start_s}, end_s={end_s}", expected="start_s < end_s", fix="swap them")
     return start_s, end_s

@@ -1,22 +1,146 @@
-"""Metrics in files and frames: CSV, Parquet, a pandas DataFrame, one row a window and operator."""
+"""Metrics in tables: CSV, Parquet or a pandas DataFrame, one row per window and operator, read in small batches."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core import Topology
-from ..history import History
-from . import windows
-from .base import LIMITS, Limits, LoaderError, Problems
-from .given import Given, given_parallelism, given_topology, given_window
-from .table_rows import read
-from .units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, dated, number, unit, whole
+from ..core import History, Topology, untrusted
+from ..core.files import open_regular
+from ..core.validation import mapping
+from .common import windows
+from .common.base import LIMITS, Limits, LoaderError, Problems
+from .common.units import BEYOND_S, OPTIONAL, QUANTITIES, Unit, Unusable, dated, number, unit, whole
+from .common.user_hints import Given, given_parallelism, given_path, given_topology, given_window
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_BATCH = 1024  # rows of Parquet at a time
+_LONGEST_CELL = 1000  # characters of a word in Parquet: longer ones are dropped before they are repeated
+
+
+def read_rows(
+    data: Any, names: Mapping[str, str], required: set[str], limits: Limits
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield rows by quantity, each with its place."""
+    if hasattr(data, "columns") and hasattr(data, "itertuples"):
+        columns = _choose(list(data.columns), names, required)
+        limits.check("readings", len(data))
+        frame = data[[names[quantity] for quantity in columns]]
+        for index, row in enumerate(frame.itertuples(index=False, name=None)):
+            yield f"row {index}", dict(zip(columns, row, strict=True))
+        return
+    if not isinstance(data, (str, Path)):
+        raise LoaderError(f"{type(data).__name__}", expected="a path or a DataFrame", fix="pass one")
+    path = given_path(data)
+    readers = {".csv": _csv, ".parquet": _parquet}
+    if path.suffix.lower() not in readers:
+        raise LoaderError(f"file {path.name!r}", expected=" or ".join(readers), fix="convert it first")
+    try:
+        yield from readers[path.suffix.lower()](path, names, required, limits)
+    except OSError as error:
+        raise LoaderError(
+            f"{path}: {error.strerror or error}", expected="a file to read", fix="check the path and its permissions"
+        ) from error
+
+
+def _choose(there: list[Any], names: Mapping[str, str], asked: set[str]) -> list[str]:
+    """Return the quantities with a column; the time and the requested ones must have one."""
+    for quantity, column in names.items():
+        if (quantity in asked or quantity == "t") and there.count(column) != 1:
+            raise LoaderError(
+                f"columns {', '.join(map(str, there))!s:.300}",
+                expected=f"a column {column!r} for {quantity}, once",
+                fix="name it with columns={...}",
+            )
+    return [quantity for quantity, column in names.items() if there.count(column) == 1]
+
+
+def _csv(path: Path, names: Mapping[str, str], asked: set[str], limits: Limits) -> Iterator[tuple[str, dict[str, Any]]]:
+    limits.check("total_bytes", path.stat().st_size)
+    try:
+        with (
+            open_regular(path, error=LoaderError, expected="a table") as raw,
+            io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file,
+        ):
+            reader = csv.reader(_short(file, limits), strict=True)
+            head = next(reader, None)
+            if head is None:
+                raise LoaderError(
+                    f"{path.name}, which is empty", expected="a line of column names", fix="export the table again"
+                )
+            columns = _choose(head, names, asked)
+            places = [head.index(names[quantity]) for quantity in columns]
+            for count, row in enumerate(reader, 1):
+                limits.check("readings", count)
+                if row:
+                    full = [row[i] if i < len(row) else None for i in places]
+                    yield f"line {reader.line_num}", dict(zip(columns, full, strict=True))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise LoaderError(
+            f"{path.name}: {error!s:.200}", expected="a CSV file in UTF-8", fix="save it as such"
+        ) from error
+
+
+def _short(file: Any, limits: Limits) -> Iterator[str]:
+    """Yield lines of text; an endless one is rejected before it fills the memory."""
+    while line := file.readline(limits.line_bytes + 1):
+        limits.check("line_bytes", len(line))
+        yield line
+
+
+def _parquet(
+    path: Path, names: Mapping[str, str], asked: set[str], limits: Limits
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    columns: list[str] = []
+
+    def choose(schema: Any, rows: int) -> list[str]:
+        limits.check("readings", rows)
+        columns.extend(_choose(list(schema.names), names, asked))
+        chosen = [names[quantity] for quantity in columns]
+        for name in chosen:
+            if pt.is_nested(kind := schema.field(name).type):
+                raise LoaderError(f"column {name!r} of {kind!s:.200}", expected="numbers or text", fix="flatten it")
+        return chosen
+
+    try:
+        with untrusted.parquet(path, error=LoaderError, expected="a table", choose=choose) as (file, allowance):
+            index = 0
+            rows, wanted = min(_BATCH, allowance.rows), [names[quantity] for quantity in columns]
+            for batch in file.iter_batches(rows, columns=wanted):
+                values = {column: _values(batch.column(names[column])) for column in columns}
+                for i in range(batch.num_rows):
+                    yield f"row {index + i}", {column: values[column][i] for column in columns}
+                index += batch.num_rows
+    except untrusted.TooLarge as error:
+        raise LoaderError(
+            str(error), expected="a table of a size in proportion to its file's", fix="pass a DataFrame if you trust it"
+        ) from None
+    except (pa.ArrowException, MemoryError, UnicodeDecodeError, OverflowError) as error:
+        raise LoaderError(f"{path.name}: {error!s:.200}", expected="a Parquet file", fix="save it as such") from error
+
+
+def _values(column: Any) -> list[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type):  # its pages were delta-encoded
+        column = column.dictionary_encode()
+    if isinstance(column, pa.DictionaryArray):
+        fits = pc.less_equal(pc.binary_length(column.dictionary), _LONGEST_CELL)
+        words = pc.if_else(fits, column.dictionary, None).to_pylist()
+        return [None if i is None else words[i] for i in column.indices.to_pylist()]
+    return list(column.to_pylist())
+
 
 _LONGEST = 1000  # characters of an operator's name
 _CLOCKS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -25,7 +149,7 @@ _GAP = 1.5  # windows without a row
 
 @dataclass
 class _Row:
-    """A row as it was read: numbers in their own units."""
+    """A row with numbers in the units of its source."""
 
     t: float
     operator: str
@@ -36,12 +160,37 @@ class _Row:
 
 
 class Table:
-    """A .csv or .parquet file, or a DataFrame, with one row a window and operator.
+    """Loader for a .csv or .parquet file, or a DataFrame, with one row per window and operator.
 
-    `columns` says what the columns are called: `{"t": "time", "operator": "task", "processing_rate": "out"}`, and in
-    which unit where it is not dspkit's: `{"utilisation": ("busy", "ms/s"), "processing_rate": ("total", "counter")}`.
-    Columns with dspkit's own names need no mention. `t` is when the window ended, in seconds; `window_s` a column, a
-    number of seconds, or else the usual distance of the rows.
+    Parameters
+    ----------
+    data : str, Path or DataFrame
+        The table. Its column `t` is the end of the window, in seconds.
+    columns : mapping, optional
+        Column names by quantity, `{"t": "time", "operator": "task"}`, with the unit where it differs from dspkit's:
+        `{"utilisation": ("busy", "ms/s"), "processing_rate": ("total", "counter")}`. Columns with dspkit's own names
+        need no entry.
+    topology : Topology or sequence of str, optional
+        The graph of operators, or their names as a chain.
+    parallelism : int or mapping of str to int, optional
+        Instances of all operators, or by operator, if the table has no such column.
+    window_s : float, optional
+        The length of a window, by default a column of that name, or the usual distance of the rows.
+    law : {"pipeline", "sequential"}
+        Operators run concurrently, or take turns as in micro-batches.
+    strict : bool
+        Raise the first problem instead of counting it.
+    limits : Limits
+        Limits of size and time for untrusted input.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(t, name, 90.0, 0.5) for t in (10, 20) for name in ("read", "work")]
+    >>> frame = pd.DataFrame(rows, columns=["t", "operator", "processing_rate", "busy"])
+    >>> loader = Table(frame, columns={"utilisation": "busy"}, topology=["read", "work"], parallelism=2)
+    >>> loader.history()[0].snapshot.operators["work"].true_rate
+    90.0
     """
 
     def __init__(
@@ -52,12 +201,12 @@ class Table:
         topology: Topology | Sequence[str] | None = None,
         parallelism: int | Mapping[str, int] | None = None,
         window_s: float | None = None,
-        law: str = "pipeline",
+        execution: str = "pipelined",
         strict: bool = False,
         limits: Limits = LIMITS,
     ):
         self.problems = Problems(strict=strict)
-        self._data, self._law, self._limits, self._strict = data, law, limits, strict
+        self._data, self._execution, self._limits, self._strict = data, execution, limits, strict
         self._given = Given(given_topology(topology), given_parallelism(parallelism))
         self._names, self._units, self._clock = _mapping(columns or {})
         self._asked = set(columns or {})
@@ -65,7 +214,16 @@ class Table:
         self._window_s = given_window(window_s)
 
     def history(self) -> History:
-        """Read the table."""
+        """Read the table.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> rows = [(t, "work", 90.0, 0.5) for t in (10, 20)]
+        >>> frame = pd.DataFrame(rows, columns=["t", "operator", "processing_rate", "utilisation"])
+        >>> len(Table(frame, topology=["work"], parallelism=2).history())
+        2
+        """
         self.problems = Problems(strict=self._strict)
         rows = _in_time(self._rows(), self.problems)
         names = list(dict.fromkeys(row.operator for row in rows))
@@ -74,22 +232,35 @@ class Table:
         source = "DataFrame" if hasattr(self._data, "columns") else Path(self._data).name
         about = {"loader": "Table", "source": source}
         given = self._given.parallelism_for(topology)
-        return windows.history(topology, found, self.problems, self._limits, about, law=self._law, parallelism=given)
+        return windows.history_of_windows(
+            topology, found, self.problems, self._limits, about, execution=self._execution, parallelism=given
+        )
 
     def _rows(self) -> Iterator[_Row]:
-        for place, raw in read(self._data, self._names, self._asked, self._limits):
+        for place, raw in read_rows(self._data, self._names, self._asked, self._limits):
             try:
                 yield self._row(raw, place)
             except Unusable as reason:
                 self.problems.count(str(reason), place)
 
     def _row(self, raw: Mapping[str, Any], place: str) -> _Row:
-        def take(name: str) -> float:
-            try:
-                return number(raw[name], text=self._text, signed=name == "t")
-            except Unusable as reason:
-                raise Unusable(f"{name}: {reason}") from None
+        operator = self._operator(raw)
+        values = self._values(raw, place)
+        k = self._parallelism(raw)
+        window = self._number(raw, "window_s") if "window_s" in raw else None
+        date = dated(raw["t"])
+        t = self._number(raw, "t") * self._clock if date is None else date
+        if not abs(t) < BEYOND_S:
+            raise Unusable("t: not a time in seconds (say so with columns={'t': (name, 'ms')})")
+        return _Row(t, operator, place, window, values, k)
 
+    def _number(self, raw: Mapping[str, Any], name: str) -> float:
+        try:
+            return number(raw[name], text=self._text, signed=name == "t")
+        except Unusable as reason:
+            raise Unusable(f"{name}: {reason}") from None
+
+    def _operator(self, raw: Mapping[str, Any]) -> str:
         operator = raw.get("operator")
         if "operator" not in raw:
             operator = self._given.only
@@ -97,54 +268,55 @@ class Table:
             raise Unusable("operator: not a name")
         if not self._given.known(operator):
             raise Unusable("unknown operator")
+        return operator
+
+    def _values(self, raw: Mapping[str, Any], place: str) -> dict[str, float]:
         values = {}
         for name in self._units:
             if name in raw:
                 try:
-                    values[name] = take(name)
+                    values[name] = self._number(raw, name)
                 except Unusable as reason:
                     if name not in OPTIONAL:
                         raise
                     if not str(reason).endswith("missing"):
                         self.problems.count(str(reason), f"{place}: taken as not measured")
-        k = None
+        return values
+
+    def _parallelism(self, raw: Mapping[str, Any]) -> int | None:
         if "parallelism" in raw:
             try:
-                k = whole(raw["parallelism"], text=self._text)
+                return whole(raw["parallelism"], text=self._text)
             except Unusable as reason:
                 raise Unusable(f"parallelism: {reason}") from None
-        elif not self._given.parallelism:
+        if not self._given.parallelism:
             raise LoaderError(
                 "a table without a column 'parallelism'",
-                expected="how many instances each operator has",
+                expected="the number of instances of each operator",
                 fix="name the column with columns=, or pass parallelism=2 or parallelism={'name': 2}",
             )
-        window = take("window_s") if "window_s" in raw else None
-        date = dated(raw["t"])
-        t = take("t") * self._clock if date is None else date
-        if not abs(t) < BEYOND_S:
-            raise Unusable("t: not a time in seconds (say so with columns={'t': (name, 'ms')})")
-        return _Row(t, operator, place, window, values, k)
+        return None
 
 
 def _mapping(columns: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Unit], float]:
-    """Column names by quantity, units by quantity, and seconds in a unit of the clock."""
+    """Return column names by quantity, units by quantity, and the seconds in a unit of the clock."""
     known = ["t", "operator", "window_s", *QUANTITIES]
     names, units, clock = {n: n for n in known}, {n: unit(n) for n in QUANTITIES if n != "parallelism"}, 1.0
-    if not isinstance(columns, Mapping):
-        raise LoaderError(f"columns={columns!r}", expected="a mapping", fix="pass {'t': 'time', ...}")
+    mapping(columns, "columns", "a mapping", error=LoaderError, fix="pass {'t': 'time', ...}")
     for quantity, told in columns.items():
         name, of = told if isinstance(told, tuple) and len(told) == 2 else (told, None)
         if quantity not in known or not isinstance(name, str):
             raise LoaderError(
                 f"columns={{{quantity!r}: {told!r}}}",
                 expected=f"one of {', '.join(known)}, and the name of a column",
-                fix="correct the mapping",
+                fix="use one of these in the mapping",
             )
         names[quantity] = name
         if quantity == "t":
             if of is not None and of not in _CLOCKS:
-                raise LoaderError(f"unit {of!r} for t", expected=", ".join(_CLOCKS), fix="correct the mapping")
+                raise LoaderError(
+                    f"unit {of!r} for t", expected=", ".join(_CLOCKS), fix="use one of these in the mapping"
+                )
             clock = _CLOCKS[of or "s"]
         elif quantity in units:
             units[quantity] = unit(quantity, of)
@@ -154,7 +326,7 @@ def _mapping(columns: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Unit
 
 
 def _in_time(rows: Iterable[_Row], problems: Problems) -> list[_Row]:
-    """Rows by time, be they written operator by operator; what steps back within an operator is dropped."""
+    """Return rows by time, also of tables sorted by operator; rows that step back within an operator are dropped."""
     last: dict[str, float] = {}
     kept = []
     for row in rows:
@@ -170,12 +342,12 @@ def _in_time(rows: Iterable[_Row], problems: Problems) -> list[_Row]:
 def _windows(
     rows: list[_Row], units: Mapping[str, Unit], fixed: float | None, problems: Problems
 ) -> Iterator[windows.Window]:
-    """Rows of one moment are one window."""
+    """Combine the rows of one moment into one window."""
     times = list(dict.fromkeys(row.t for row in rows))
     steps = sorted(b - a for a, b in zip(times, times[1:], strict=False) if b > a)
     usual = fixed or (steps[len(steps) // 2] if steps else 1.0)
     if not steps and fixed is None and any(row.window_s is None for row in rows):
-        raise LoaderError("rows of one moment", expected="windows", fix="say how long it was with window_s=")
+        raise LoaderError("rows of one moment", expected="windows", fix="pass its length as window_s=")
     last: dict[str, tuple[float, dict[str, float]]] = {}
     open_: windows.Window | None = None
     for row in rows:
@@ -203,7 +375,7 @@ def _windows(
         if reading:
             open_.readings[row.operator] = reading
         else:
-            open_.told.add(row.operator)
+            open_.absence_counted.add(row.operator)
         if row.parallelism is not None:
             open_.parallelism[row.operator] = row.parallelism
     if open_ is not None:

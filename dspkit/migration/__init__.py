@@ -1,11 +1,19 @@
-"""Moving tasks with their state: the two-barrier protocol simulated, what it costs, and where tasks should go."""
+"""Migration of tasks with their state: a simulation of the two-barrier protocol, its costs, and placements of tasks."""
 
-from .downtime import StormDowntime
-from .flow import Flow, Migration, count, forward
-from .network import Costs
-from .tasks import Relocation, crossing, executor_traffic, groups, least_traffic, relocate
+from .protocol import Flow, Migration, MigrationCosts, counting_logic, forward
+from .tasks import Relocation, StormDowntime, crossing, executor_traffic, groups, least_traffic, relocate
 
 __all__ = [
-    "Costs", "Flow", "Migration", "Relocation", "StormDowntime", "count", "crossing",
-    "executor_traffic", "forward", "groups", "least_traffic", "relocate",
-]  # fmt: skip
+    "Flow",
+    "Migration",
+    "MigrationCosts",
+    "Relocation",
+    "StormDowntime",
+    "counting_logic",
+    "crossing",
+    "executor_traffic",
+    "forward",
+    "groups",
+    "least_traffic",
+    "relocate",
+]

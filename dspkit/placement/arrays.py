@@ -1,25 +1,32 @@
-"""Names and numbers as checked, read-only arrays."""
+"""Checked, read-only arrays from names and numbers, and what compiled searches do with arrays."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from ..errors import DspkitError, PlacementError
+from ..core import PlacementError
+from ..core.jit import inlined
+from ..core.typing import Array
 
-Array = np.ndarray[Any, Any]
+TINY = 1e-9  # by which two costs may differ and still be equal
+
+
+@inlined
+def copy(into: Array, of: Array) -> None:
+    for k in range(len(into)):
+        into[k] = of[k]
 
 
 def names(given: Any, what: str) -> tuple[str, ...]:
-    """Distinct names, at least one."""
+    """Return the names as a tuple: distinct, at least one."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise PlacementError(f"{what}s {given!r}"[:100], expected=f"names of {what}s", fix="pass a tuple of names")
     if wrong := [n for n in given if not isinstance(n, str) or not n]:
-        raise PlacementError(f"{what} {wrong[0]!r}", expected="a name", fix="name each by a word")
+        raise PlacementError(f"{what} {wrong[0]!r}", expected="a name", fix="pass non-empty strings")
     if not given:
         raise PlacementError(f"no {what}", expected="at least one", fix=f"add a {what}")
     if len(set(given)) < len(given):
@@ -28,37 +35,17 @@ def names(given: Any, what: str) -> tuple[str, ...]:
     return tuple(given)
 
 
-def whole(given: Any, what: str, low: int = 0, kind: type[DspkitError] = PlacementError) -> int:
-    """A whole number from `low` on."""
-    if not isinstance(given, Integral) or isinstance(given, bool) or given < low:
-        raise kind(f"{what} = {given!r}"[:100], expected=f"a whole number from {low}", fix="correct it")
-    return int(given)
-
-
-def number(
-    given: Any, what: str, low: float = 0.0, *, open_low: bool = False, infinite: bool = False,
-    kind: type[DspkitError] = PlacementError,
-) -> float:  # fmt: skip
-    """A number from `low` on, or above it."""
-    value = float(given) if isinstance(given, Real) and not isinstance(given, bool) else math.nan
-    fits = value > low if open_low else value >= low
-    if not fits or not (infinite or math.isfinite(value)):
-        wanted = f"a {'' if infinite else 'finite '}number {'above' if open_low else 'from'} {low:g}"
-        raise kind(f"{what} = {given!r}"[:100], expected=wanted, fix="correct it")
-    return value
-
-
 def vector(
     given: Any, keys: tuple[Any, ...], what: str, *, low: float, high: float | None = None, open_low: bool = False
 ) -> Array:
-    """One number for each key: given as one for all, in order, or by key."""
+    """Return one number per key, from a single number, numbers in order, or a mapping by key."""
     if isinstance(given, Mapping):
         if set(given) != set(keys):
             odd = next(iter(set(given) ^ set(keys)))
             raise PlacementError(
-                f"{what} with {odd!r} {'too much' if odd in given else 'missing'}",
+                f"{what} with {odd!r} {'unknown' if odd in given else 'missing'}",
                 expected="a number for each and no other",
-                fix="correct the mapping",
+                fix="pass a number for each, and leave others out",
             )
         given = [given[k] for k in keys]
     made = _numbers(given, what)
@@ -70,7 +57,7 @@ def vector(
 
 
 def square(given: Any, size: int, what: str, *, loop: float, low: float, high: float, open_low: bool = False) -> Array:
-    """One number for each ordered pair of nodes; the diagonal, a node with itself, is `loop`."""
+    """Return one number per ordered pair of nodes; the diagonal, a node with itself, is `loop`."""
     made = _numbers(given, what)
     if made.ndim == 0:
         made = np.full((size, size), float(made))
@@ -89,7 +76,9 @@ def _numbers(given: Any, what: str) -> Array:
     except (TypeError, ValueError):
         made = None
     if made is None or np.asarray(given).dtype == bool:
-        raise PlacementError(f"{what} = {given!r}"[:100], expected="numbers", fix="correct the values")
+        raise PlacementError(
+            f"{what} = {given!r}"[:100], expected="numbers", fix="replace text and booleans by numbers"
+        )
     return made
 
 
@@ -103,7 +92,7 @@ def _checked(made: Array, keys: tuple[Any, ...], what: str, low: float, high: fl
         sign = ">" if open_low else ">="
         limit = f" and <= {high:g}" if high is not None and math.isfinite(high) else ""
         limit = " and finite" if high is None else limit
-        fix = "leave such a node out" if what == "availability" else "correct it"
+        fix = "leave such a node out" if what == "availability" else "replace it by a number in this range"
         raise PlacementError(f"{what} of {keys[bad]!r} = {made[bad]}", expected=f"{sign} {low:g}{limit}", fix=fix)
     made.setflags(write=False)
     return made

@@ -1,4 +1,4 @@
-"""Applications and networks from and to networkx graphs and data frames."""
+"""Conversion of applications and networks from and to networkx graphs and data frames."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import PlacementError
+from ..core import PlacementError
 from .problem import Application, Network, Problem
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _OPERATOR = {"demand": 1.0, "time_s": 0.0}
 _NODE = {"capacity": 1.0, "speed": 1.0, "availability": 1.0}
@@ -19,7 +20,7 @@ _LINK = {"delay_s": math.inf, "link_availability": 1.0, "bandwidth_per_s": math.
 
 
 def application_frames(application: Application) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Operators (operator, demand, time_s) and streams (start, end, rate_per_s)."""
+    """Return data frames of operators (operator, demand, time_s) and of streams (start, end, rate_per_s)."""
     import pandas as pd
 
     operators = {name: getattr(application, name) for name in _OPERATOR}
@@ -29,7 +30,7 @@ def application_frames(application: Application) -> tuple[pd.DataFrame, pd.DataF
 
 
 def network_frames(network: Network) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Nodes (node, capacity, speed, availability) and links (start, end, delay_s, ...), loops left out."""
+    """Return data frames of nodes (node, capacity, speed, availability) and of links (start, end, delay_s, ...)."""
     import pandas as pd
 
     nodes = pd.DataFrame({"node": network.nodes, **{name: getattr(network, name) for name in _NODE}})
@@ -39,7 +40,22 @@ def network_frames(network: Network) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def application_of_frames(operators: pd.DataFrame, streams: pd.DataFrame) -> Application:
-    """The way back; columns demand, time_s and rate_per_s may be missing."""
+    """Return an application from data frames; columns demand, time_s and rate_per_s may be missing.
+
+    Parameters
+    ----------
+    operators
+        A row for each operator: operator, demand, time_s.
+    streams
+        A row for each stream: start, end, rate_per_s.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> streams = pd.DataFrame({"start": ["read"], "end": ["count"], "rate_per_s": [100.0]})
+    >>> application_of_frames(pd.DataFrame({"operator": ["read", "count"]}), streams).streams
+    (('read', 'count'),)
+    """
     names = _column(operators, "operator")
     ends = list(zip(_column(streams, "start"), _column(streams, "end"), strict=True))
     values = {name: operators[name].tolist() if name in operators else value for name, value in _OPERATOR.items()}
@@ -48,7 +64,25 @@ def application_of_frames(operators: pd.DataFrame, streams: pd.DataFrame) -> App
 
 
 def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bool = False) -> Network:
-    """The way back; pairs that have no row have no link. `both_ways`: a row stands for the link back, too."""
+    """Return a network from data frames.
+
+    Parameters
+    ----------
+    nodes
+        One row per node: node, and optionally capacity, speed, availability.
+    links
+        One row per link: start, end, delay_s, and optionally link_availability, bandwidth_per_s. Pairs without a row
+        have no link.
+    both_ways
+        Whether each row also describes the link back.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> links = pd.DataFrame({"start": ["edge"], "end": ["cloud"], "delay_s": [0.02]})
+    >>> network_of_frames(pd.DataFrame({"node": ["edge", "cloud"]}), links, both_ways=True).delay_s.tolist()
+    [[0.0, 0.02], [0.02, 0.0]]
+    """
     names = _column(nodes, "node")
     at = {n: i for i, n in enumerate(names)}
     values = {name: nodes[name].tolist() if name in nodes else value for name, value in _NODE.items()}
@@ -58,7 +92,11 @@ def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bo
     for row in links.to_dict("records"):
         ends = str(row["start"]), str(row["end"])
         if wrong := [e for e in ends if e not in at]:
-            raise PlacementError(f"a link of {wrong[0]!r}", expected="a node of the other frame", fix="correct it")
+            raise PlacementError(
+                f"a link of {wrong[0]!r}",
+                expected="a node of the other frame",
+                fix="add the node to it, or drop the link",
+            )
         for name, matrix in matrices.items():
             value = _numeric(row.get(name, _LINK[name]), f"{name} of the link from {ends[0]} to {ends[1]}")
             matrix[at[ends[0]], at[ends[1]]] = value
@@ -70,7 +108,7 @@ def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bo
 
 
 def application_graph(application: Application) -> Any:
-    """The application as a networkx DiGraph with attributes of the frames' names."""
+    """Return the application as a networkx DiGraph; attributes are named like the columns of the frames."""
     import networkx as nx
 
     operators, streams = application_frames(application)
@@ -81,7 +119,7 @@ def application_graph(application: Application) -> Any:
 
 
 def network_graph(network: Network) -> Any:
-    """The network as a networkx DiGraph, one edge for each pair that has a link."""
+    """Return the network as a networkx DiGraph, with one edge per link."""
     import networkx as nx
 
     nodes, links = network_frames(network)
@@ -92,7 +130,19 @@ def network_graph(network: Network) -> Any:
 
 
 def application_of_graph(graph: Any) -> Application:
-    """An application from a networkx DiGraph; attributes that are missing take their defaults."""
+    """Return an application from a networkx graph; attributes that are missing take their defaults.
+
+    Parameters
+    ----------
+    graph
+        A DiGraph: nodes with demand and time_s, edges with rate_per_s.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> application_of_graph(nx.DiGraph([("read", "count")])).operators
+    ('read', 'count')
+    """
     _needs_graph(graph)
     if not graph.is_directed():
         raise PlacementError("an undirected graph", expected="streams with a direction", fix="pass a DiGraph")
@@ -104,9 +154,24 @@ def application_of_graph(graph: Any) -> Application:
 
 
 def network_of_graph(graph: Any, *, shortest_ways: bool = False) -> Network:
-    """A network from a networkx graph, directed or not; `shortest_ways` makes logical links of ways over several.
+    """Return a network from a networkx graph.
 
-    On a way delays add up, availabilities multiply, and the least bandwidth counts.
+    Parameters
+    ----------
+    graph
+        Directed or not: nodes with capacity, speed and availability, edges with delay_s, link_availability and
+        bandwidth_per_s.
+    shortest_ways
+        Whether nodes without an edge between them are linked by the shortest path over several. On a path delays add
+        up, availabilities multiply, and the least bandwidth counts.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> graph = nx.path_graph(["a", "b", "c"])
+    >>> nx.set_edge_attributes(graph, 0.01, "delay_s")
+    >>> network_of_graph(graph, shortest_ways=True).delay_s[0].tolist()
+    [0.0, 0.01, 0.02]
     """
     _needs_graph(graph)
     names = tuple(str(n) for n in graph)
@@ -128,7 +193,7 @@ def network_of_graph(graph: Any, *, shortest_ways: bool = False) -> Network:
 
 
 def _ways(link: dict[str, Any]) -> dict[str, Any]:
-    """Logical links from physical ones (Floyd and Warshall)."""
+    """Return logical links from physical ones (Floyd and Warshall)."""
     delay, sure, wide = (link[name].copy() for name in _LINK)
     np.fill_diagonal(delay, 0.0)
     for k in range(len(delay)):
@@ -141,25 +206,42 @@ def _ways(link: dict[str, Any]) -> dict[str, Any]:
 
 
 def placement_frame(problem: Problem, placement: Any) -> pd.DataFrame:
-    """A placement as a frame: operator, node."""
+    """Return a placement as a data frame (operator, node) with one row per replica.
+
+    Parameters
+    ----------
+    problem
+        The problem that it places.
+    placement
+        {operator: node} or indices of nodes; with replication {operator: node or nodes}, or counts.
+
+    Examples
+    --------
+    >>> from dspkit import placement
+    >>> placement.placement_frame(placement.example("A"), (0, 1, 2)).node.tolist()
+    ['0', '1', '2']
+    """
     import pandas as pd
 
-    return pd.DataFrame({"operator": problem.application.operators, "node": list(problem.named(placement).values())})
+    pairs = [(operator, node) for operator, nodes in problem.nodes_of(placement).items() for node in nodes]
+    return pd.DataFrame(pairs, columns=["operator", "node"])
 
 
 def _needs_graph(graph: Any) -> None:
     import networkx as nx
 
     if not isinstance(graph, nx.Graph) or graph.is_multigraph():
-        came = f"a {type(graph).__name__}"
-        raise PlacementError(came, expected="a networkx Graph or DiGraph", fix="join parallel edges to one")
+        got = f"a {type(graph).__name__}"
+        raise PlacementError(got, expected="a networkx Graph or DiGraph", fix="merge parallel edges")
 
 
 def _numeric(value: Any, what: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise PlacementError(f"{what} = {value!r}"[:100], expected="a number", fix="correct it") from None
+        raise PlacementError(
+            f"{what} = {value!r}"[:100], expected="a number", fix="store numbers in the graph"
+        ) from None
 
 
 def _column(frame: pd.DataFrame, name: str, *, text: bool = True) -> tuple[Any, ...]:

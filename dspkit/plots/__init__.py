@@ -1,31 +1,48 @@
-"""Pictures of a run: pure functions from a History (or its parts) to plotly data and one sentence that says it."""
+"""Plots: pure functions from a History, or parts of one, to plotly data and a summary in one sentence."""
 
 from .advice import loads, recommended
-from .base import MOST_POINTS, PLOTLY_MIME, Plot, si
-from .contest import contest, oracle, pareto
-from .effective import etp
-from .elastic import elastic
-from .forecast import forecast
-from .graph import positions, topology
-from .heatmap import heatmap
-from .managed import managed
-from .migration import migration
-from .moves import moves
-from .nodes import nodes
-from .parity import parity
-from .placement import node_positions, placement
-from .posterior import posterior, scores
-from .printed import printed
-from .profiles import profile
-from .replicas import decisions, replicas
-from .runs import throughputs
-from .scaling import scaling
-from .timeline import tell, timeline, workload
-from .tradeoff import tradeoff
+from .comparison import contest, oracle_instances, pareto
+from .graph import etp, positions, topology
+from .parity import parity, scaling
+from .placement import decisions, migration, moves, node_positions, placement, replicas
+from .profiling import forecast, profile
+from .run import elastic, managed, nodes, tell, throughputs, timeline, workload
+from .search import posterior, scores
+from .sweep import heatmap, tradeoff
+from .theme import MOST_POINTS, PLOTLY_MIME, Plot, si
 
 __all__ = [
-    "MOST_POINTS", "PLOTLY_MIME", "Plot", "contest", "decisions", "elastic", "etp", "forecast", "heatmap", "loads",
-    "managed", "migration", "moves", "node_positions", "nodes", "oracle", "pareto", "parity", "placement", "positions",
-    "posterior", "printed", "profile", "recommended", "replicas", "scaling", "scores", "si", "tell", "throughputs",
-    "timeline", "topology", "tradeoff", "workload",
-]  # fmt: skip
+    "MOST_POINTS",
+    "PLOTLY_MIME",
+    "Plot",
+    "contest",
+    "decisions",
+    "elastic",
+    "etp",
+    "forecast",
+    "heatmap",
+    "loads",
+    "managed",
+    "migration",
+    "moves",
+    "node_positions",
+    "nodes",
+    "oracle_instances",
+    "pareto",
+    "parity",
+    "placement",
+    "positions",
+    "posterior",
+    "profile",
+    "recommended",
+    "replicas",
+    "scaling",
+    "scores",
+    "si",
+    "tell",
+    "throughputs",
+    "timeline",
+    "topology",
+    "tradeoff",
+    "workload",
+]

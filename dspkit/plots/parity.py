@@ -1,24 +1,23 @@
-"""One run against another, window by window: measured against simulated, say."""
+"""Comparison of two runs window by window, such as measured and simulated, and of throughput by parallelism."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..core import Snapshot
-from ..errors import KnobError, MetricError
-from ..history import History
-from .base import MOST_POINTS, PALETTE, Plot, Spec, axis, plot
+from ..core import ArgumentError, History, MetricError, Snapshot
+from ..core.typing import Array
+from .theme import DASHES, MOST_POINTS, PALETTE, Plot, Spec, axis, plot, si
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
-    Array = np.ndarray[Any, np.dtype[Any]]
 
 SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "star", "hexagon")
-_WIDE = 100  # from the least to the greatest value; beyond it, axes are of logarithms
-_WHOLE = 0.99  # of a window that the other run must cover
+_WIDE = 100  # greatest over least value above which axes are logarithmic
+_WHOLE = 0.99  # share of a window that the other run must cover
 
 Pairs = tuple["Array", "Array"]
 Value = Callable[[Snapshot], float | None]
@@ -27,19 +26,30 @@ Value = Callable[[Snapshot], float | None]
 def parity(
     history_a: History, history_b: History, *, names: tuple[str, str] = ("measured", "simulated"), title: str = ""
 ) -> Plot:
-    """Throughput, mean latency and each operator's rate of run b over those of run a; on the diagonal they agree.
+    """Plot throughput, mean latency and each operator's rate of run b over those of run a; on the diagonal they agree.
 
-    Windows are matched by time. Where their lengths differ, the longer ones count: rates are averaged over them by
-    time, latencies by records. The sentence tells the relative error $|b-a|/a$ of windows in which a is above 0.
+    Windows are matched by time. If their lengths differ, values are averaged over the longer ones: rates by time,
+    latencies by records. The summary has the relative error $|b-a|/a$ of windows in which a is above 0.
 
-    >>> from dspkit import run, topologies
+    Parameters
+    ----------
+    history_a, history_b : History
+        Two runs of one job.
+    names : tuple of str
+        Names of the two runs.
+    title : str, optional
+        Title of the figure.
+
+    Examples
+    --------
+    >>> from dspkit import apps, run
     >>> from dspkit.policies.ds2 import DS2
-    >>> a, b = (run(DS2(), topologies.word_count().simulator(seed=seed), steps=30) for seed in (1, 2))
+    >>> a, b = (run(DS2(), apps.word_count().simulator(seed=seed), steps=30) for seed in (1, 2))
     >>> parity(a, b, names=("one", "two")).summary
     'In 30 windows of 10 s, two is off one by ... % in throughput (median; ... % at the 95th percentile) and ...'
     """
     if not isinstance(names, (tuple, list)) or len(names) != 2 or not all(isinstance(name, str) for name in names):
-        raise KnobError(f"names={names!r}", expected="two names", fix="as in names=('measured', 'simulated')")
+        raise ArgumentError(f"names={names!r}", expected="two names", fix="as in names=('measured', 'simulated')")
     a, b, window_s = _matched(history_a, history_b)
     operators = history_a.topology.order
     rates = [(name, _both(a, b, _rate(name))) for name in operators]
@@ -72,7 +82,7 @@ def parity(
 
 
 def _panel(n: str, series: Sequence[tuple[str, Pairs]], *, first: bool) -> tuple[list[Spec], Spec]:
-    """Points of one panel with its diagonal, and what both its axes have in common."""
+    """Return the traces of one panel with its diagonal, and the common settings of its axes."""
     import numpy as np
 
     values = np.concatenate([x for _, pair in series for x in pair])
@@ -105,7 +115,7 @@ def _panel(n: str, series: Sequence[tuple[str, Pairs]], *, first: bool) -> tuple
 
 
 class _Run:
-    """Averages of a run over any windows."""
+    """Averages of a run over given windows."""
 
     def __init__(self, history: History):
         import numpy as np
@@ -116,10 +126,11 @@ class _Run:
         self.t, self.since = self.ends, self.starts  # the windows to average over
 
     def over(self, since: Array, t: Array) -> None:
+        """Set the windows to average over."""
         self.since, self.t = since, t
 
     def mean(self, value: Value, weight: Value | None = None) -> Array:
-        """$\\int wv / \\int w$ over each window, NaN where nothing was measured for most of it."""
+        """Return $\\int wv / \\int w$ over each window, NaN if less than 99 % of it was measured."""
         import numpy as np
 
         values = [value(s) for s in self.seen]
@@ -142,7 +153,7 @@ class _Run:
 
 
 def _matched(history_a: History, history_b: History) -> tuple[_Run, _Run, float]:
-    """Both runs over the windows of the one whose windows are longer, as far as the other covers them."""
+    """Return both runs over the windows of the run with the longer ones, as far as the other covers them."""
     import numpy as np
 
     for history in (history_a, history_b):
@@ -196,3 +207,65 @@ def _error(pairs: Pairs, percentile: float = 50) -> str:
         return "an unknown part"
     off = 100 * float(np.percentile(np.abs(y[x > 0] / x[x > 0] - 1), percentile))
     return f"{off:.0f} %" if off >= 9.95 else f"{off:.2g} %"
+
+
+def scaling(curves: Mapping[str, Mapping[int, float]], *, title: str = "") -> Plot:
+    """Plot throughput against parallelism, relative to that at the least parallelism.
+
+    Runs of very different speed can be compared so; the dashed line is linear scaling.
+
+    Parameters
+    ----------
+    curves : mapping
+        Records/s by parallelism, by name.
+    title : str, optional
+        Title of the figure.
+
+    Examples
+    --------
+    >>> scaling({"live": {1: 500.0, 2: 900.0, 4: 1000.0}}).summary
+    'live: 4 instances have 2 times the throughput of 1 (1,000 records/s).'
+    """
+    if not curves or not all(curves.values()):
+        raise MetricError("no curve to draw", expected="records/s by parallelism", fix="as in {'live': {1: 500.0}}")
+    traces: list[Spec] = []
+    said = []
+    for i, (name, curve) in enumerate(curves.items()):
+        counts = sorted(curve)
+        first = curve[counts[0]]
+        if not all(math.isfinite(curve[k]) and curve[k] >= 0 for k in counts) or not (first > 0 and counts[0] >= 1):
+            raise MetricError(f"{name!r} with {dict(curve)}", expected="rates above 0", fix="leave idle runs out")
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": escape(name),
+                "x": counts,
+                "y": [curve[k] / first for k in counts],
+                "customdata": [si(curve[k]) for k in counts],
+                "line": {"color": PALETTE[i % len(PALETTE)], "dash": DASHES[i % len(DASHES)]},
+                "marker": {"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
+                "hovertemplate": "%{x}: %{y:.2f} times, %{customdata} records/s<extra>" + escape(name) + "</extra>",
+            }
+        )
+        best = max(counts, key=lambda k: (round(curve[k] / first, 3), -k))
+        does = f"{best} instances have {curve[best] / first:.3g} times the throughput of {counts[0]}"
+        said.append(f"{name}: {does} ({curve[best]:,.0f} records/s).")
+    ends = [min(min(c) for c in curves.values()), max(max(c) for c in curves.values())]
+    top = max(max(trace["y"]) for trace in traces)
+    grey = {"color": "#777777", "dash": "dash", "width": 1}
+    ideal = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "linear scaling",
+        "x": ends,
+        "y": [1, ends[1] / ends[0]],
+        "line": grey,
+        "hoverinfo": "skip",
+    }
+    layout = {
+        "xaxis": axis("instances of each operator", dtick=1 if ends[1] - ends[0] <= 24 else None),
+        "yaxis": axis("throughput, relative to the first", range=[0, 1.15 * top]),
+        "legend": {"orientation": "h", "y": -0.22},
+    }
+    return plot([*traces, ideal], layout, " ".join(said), height=380, title=title)

@@ -1,4 +1,4 @@
-"""What an operator manager sees and asks for: the local half of `hierarchical.py` [nardelli]."""
+"""The operator managers of `hierarchical.py`: what they know, and the changes that they request [nardelli]."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from ..core import Deployment, Snapshot
-from ..errors import KnobError
+from ..core import ArgumentError, Deployment, FrozenMap, Snapshot
 from ..etp import counting
-from ..frozen import FrozenMap
 
-NEAREST_S = 1e-3  # delays below this count as this
+NEAREST_S = 1e-3  # lower bound of delays
 
 
-class Action(NamedTuple):
-    """One change of one operator: another replica on `to`, `replica` moved there, or `replica` removed."""
+class ReplicaAction(NamedTuple):
+    """One change of an operator: a further replica on `to`, `replica` moved there, or `replica` removed."""
 
     kind: str  # "scale out", "migrate", "scale in"
     operator: str
@@ -24,7 +22,7 @@ class Action(NamedTuple):
     to: str = ""
 
     def after(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """The nodes of the operator's replicas once it is done; the last one takes the number of one that goes."""
+        """Return the nodes of the replicas after the change; the last replica takes the number of a removed one."""
         left = list(nodes)
         if self.kind == "scale out":
             return (*left, self.to)
@@ -40,16 +38,17 @@ class Action(NamedTuple):
         return f"{self.operator}: {what[self.kind]}{f' to {self.to}' if self.to else ''}"
 
 
-class Request(NamedTuple):
-    """What an operator manager asks of the application manager."""
+class ManagerRequest(NamedTuple):
+    """A request of an operator manager to the application manager."""
 
-    action: Action
+    action: ReplicaAction
     gain: float
-    cost_s: float  # as downtime of the job
+    cost_s: float  # downtime of the job
     issued_at: float = 0.0
 
     @property
     def operator(self) -> str:
+        """The operator to change."""
         return self.action.operator
 
     def __str__(self) -> str:
@@ -57,27 +56,27 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
-    """What a manager knows: its replicas, the nodes they run on, and the nodes it could use."""
+class ManagerView:
+    """The knowledge of a manager: its replicas, their nodes, and the nodes that it could use."""
 
     busy: Sequence[float]  # share of a core that each replica uses
-    nodes: Sequence[str]  # of each replica; "" where places are not known
+    nodes: Sequence[str]  # node of each replica; "" if unknown
     used: Mapping[str, float]  # load of each node
-    machines: Sequence[str]  # all that are known; none where places are not
-    free: Mapping[str, float]  # slots
-    least: int = 1
-    most: int = 64
+    machines: Sequence[str]  # all known nodes; empty if placements are unknown
+    free: Mapping[str, float]  # free slots of each node
+    min_parallelism: int = 1
+    max_parallelism: int = 64
 
 
-class Rules(Protocol):
-    """The knobs of `Hierarchical` that a manager goes by."""
+class ManagerSettings(Protocol):
+    """The knobs of `Hierarchical` that a manager uses."""
 
     @property
-    def out(self) -> float: ...
+    def scale_out_above(self) -> float: ...
     @property
-    def node_most(self) -> float: ...
+    def migrate_above(self) -> float: ...
     @property
-    def c(self) -> float: ...
+    def scale_in_margin(self) -> float: ...
     @property
     def room(self) -> str: ...
     @property
@@ -86,31 +85,31 @@ class Rules(Protocol):
     def delays(self) -> Mapping[tuple[str, str], float]: ...
 
 
-def plan(operator: str, view: View, rules: Rules, random: Any) -> Action | None:
-    """At most one change: the one that gains most."""
+def plan_action(operator: str, view: ManagerView, rules: ManagerSettings, random: Any) -> ReplicaAction | None:
+    """Return at most one change, the one of the greatest gain."""
     n = len(view.busy)
     first = min(range(n), key=lambda a: (-view.busy[a], a))
-    if view.busy[first] > rules.out and n < view.most:
+    if view.busy[first] > rules.scale_out_above and n < view.max_parallelism:
         if not view.machines:
-            return Action("scale out", operator)
+            return ReplicaAction("scale out", operator)
         if target := pick(view.nodes[first], view, rules, random, rules.include_self):
-            return Action("scale out", operator, to=target)
-    hot = [r for r in dict.fromkeys(view.nodes) if view.used.get(r, 0.0) > rules.node_most]
-    if hot and view.machines and view.most > 1:
+            return ReplicaAction("scale out", operator, to=target)
+    hot = [r for r in dict.fromkeys(view.nodes) if view.used.get(r, 0.0) > rules.migrate_above]
+    if hot and view.machines and view.max_parallelism > 1:
         worst = min(hot, key=lambda r: (-view.used[r], r))
         replica = min((a for a in range(n) if view.nodes[a] == worst), key=lambda a: (-view.busy[a], a))
         if target := pick(worst, view, rules, random):
-            return Action("migrate", operator, replica, target)
-    if n > max(1, view.least) and sum(view.busy) / (n - 1) < rules.c * rules.out:
+            return ReplicaAction("migrate", operator, replica, target)
+    if n > max(1, view.min_parallelism) and sum(view.busy) / (n - 1) < rules.scale_in_margin * rules.scale_out_above:
         two = sorted(range(n), key=lambda a: (-view.busy[a], a))[:2]
-        return Action("scale in", operator, two[int(random.integers(2))])
+        return ReplicaAction("scale in", operator, two[int(random.integers(2))])
     return None
 
 
-def pick(start: str, view: View, rules: Rules, random: Any, with_self: bool = False) -> str:
-    """A node with room, the nearer the likelier; "" if there is none."""
+def pick(start: str, view: ManagerView, rules: ManagerSettings, random: Any, with_self: bool = False) -> str:
+    """Return a random node with room, with probability decreasing in its delay; "" if there is none."""
     near = {m: max(delay(rules.delays, start, m), NEAREST_S) for m in view.machines if m != start}
-    if with_self and view.used.get(start, 0.0) <= rules.node_most:
+    if with_self and view.used.get(start, 0.0) <= rules.migrate_above:
         near[start] = NEAREST_S
     left = sorted(near, key=lambda m: (near[m], m))
     while left:
@@ -122,36 +121,39 @@ def pick(start: str, view: View, rules: Rules, random: Any, with_self: bool = Fa
             if mark < 0:
                 chosen = m
                 break
-        if view.free.get(chosen, 0) >= 1 and (rules.room == "slots" or view.used.get(chosen, 0.0) <= rules.node_most):
+        if view.free.get(chosen, 0) >= 1 and (
+            rules.room == "slots" or view.used.get(chosen, 0.0) <= rules.migrate_above
+        ):
             return chosen
         left.remove(chosen)
     return ""
 
 
-def known(snapshot: Snapshot) -> tuple[str, ...]:
-    """All nodes that are known, idle ones too: those that were measured, and those that instances were put on."""
+def known_nodes(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return all known nodes, idle ones included: those that were measured, and those in the placement."""
     return tuple(sorted({*snapshot.nodes, *snapshot.deployment.placement.values()}, key=counting))
 
 
 def freeze_tables(policy: Any) -> None:
-    """Check `delays` and `state_bytes` of a policy that is being made, and keep copies that nobody can change."""
+    """Check `delays` and `state_bytes` of a new policy, and replace them by immutable copies."""
     for name in ("delays", "state_bytes"):
         values = getattr(policy, name)
         if not isinstance(values, Mapping) or not all(
             isinstance(v, (int, float)) and 0 <= v < math.inf for v in values.values()
         ):
-            raise KnobError(f"{name} = {values!r}", expected="finite numbers >= 0 by key", fix="mend the table")
+            raise ArgumentError(f"{name} = {values!r}", expected="finite numbers >= 0 by key", fix="correct the table")
         object.__setattr__(policy, name, FrozenMap(values))
 
 
 def delay(delays: Mapping[tuple[str, str], float], a: str, b: str) -> float:
+    """Return the delay between two nodes, which is symmetric unless both directions are listed."""
     return delays.get((a, b), delays.get((b, a), NEAREST_S))
 
 
 def applied(
-    deployment: Deployment, places: Mapping[tuple[str, int], str], actions: Sequence[Action], tell: bool
+    deployment: Deployment, places: Mapping[tuple[str, int], str], actions: Sequence[ReplicaAction], tell: bool
 ) -> Deployment:
-    """What runs once all these are done; with places of all replicas if `tell`."""
+    """Return the deployment after these changes, with the placement of all replicas if `tell`."""
     counts, placement = dict(deployment.parallelism), dict(places)
     for action in actions:
         name, k = action.operator, counts[action.operator]

@@ -1,4 +1,4 @@
-"""A run: one deployment, watched for the policy running time, and all its windows put together as one Snapshot."""
+"""A run of one deployment over the policy running time, with all its windows merged into one Snapshot."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ from typing import NamedTuple
 from ..core import Deployment, Latency, OperatorMetrics, Snapshot
 
 
-class Run(NamedTuple):
-    """What a deployment showed so far; windows within the warm-up are not in `seen`."""
+class DeploymentRun(NamedTuple):
+    """The measurements of a deployment so far; windows within the warm-up are not in `snapshot`."""
 
     deployment: Deployment | None = None
     began: float = 0.0
     warm: bool = False
-    seen: Snapshot | None = None
-    latencies: tuple[float, ...] = ()  # mean of each window, s
+    snapshot: Snapshot | None = None
+    latencies: tuple[float, ...] = ()  # mean of each window in seconds
 
-    def watch(self, snapshot: Snapshot, warm_up_s: float, longest_s: float) -> Run:
-        """With one window more; from the start if somebody changed the deployment.
+    def watch(self, snapshot: Snapshot, warm_up_s: float, longest_s: float) -> DeploymentRun:
+        """Return the run with one more window, or a new run if the deployment was changed from outside.
 
-        As long as it works off a second's worth of log or more it does not run as it will later: measuring begins
-        again after that, or after `longest_s`.
+        While the job drains a second's worth of log or more, its metrics are not typical: measuring begins again
+        afterwards, or after `longest_s`.
         """
         run = self
         if run.deployment != snapshot.deployment:
-            run = Run(snapshot.deployment, snapshot.t - snapshot.window_s)
+            run = DeploymentRun(snapshot.deployment, snapshot.t - snapshot.window_s)
         if not run.warm and snapshot.t - snapshot.window_s - run.began < warm_up_s - 1e-6:
             return run
         drains = snapshot.lag > snapshot.source_rate and snapshot.throughput > snapshot.source_rate
         if drains and snapshot.t - run.began < longest_s - 1e-6:
-            return run._replace(seen=None, latencies=())
-        seen = snapshot if run.seen is None else together(run.seen, snapshot)
+            return run._replace(snapshot=None, latencies=())
+        seen = snapshot if run.snapshot is None else merge_stretches(run.snapshot, snapshot)
         late = () if snapshot.latency is None else (snapshot.latency.mean,)
-        return run._replace(seen=seen, latencies=run.latencies + late)
+        return run._replace(snapshot=seen, latencies=run.latencies + late)
 
-    def again(self, t: float) -> Run:
-        """The same deployment, measured anew from now on."""
-        return Run(self.deployment, t, warm=True)
+    def again(self, t: float) -> DeploymentRun:
+        """Return a new measurement of the same deployment from now on."""
+        return DeploymentRun(self.deployment, t, warm=True)
 
     @property
     def measured_s(self) -> float:
-        return self.seen.window_s if self.seen is not None else 0.0
+        """Length of the merged windows."""
+        return self.snapshot.window_s if self.snapshot is not None else 0.0
 
 
-def together(a: Snapshot, b: Snapshot) -> Snapshot:
-    """Two stretches of time of one deployment as one: rates by time, true rates by busy time, latency by records."""
+def merge_stretches(a: Snapshot, b: Snapshot) -> Snapshot:
+    """Merge two stretches of one deployment: rates weighted by time, true rates by busy time, latencies by records."""
     wa, wb = a.window_s, b.window_s
 
     def mean(x: float, y: float) -> float:
@@ -76,12 +77,13 @@ def together(a: Snapshot, b: Snapshot) -> Snapshot:
         event_latency=None,
         lag=b.lag,
         edge_rates={e: mean(a.edge_rates.get(e, r), r) for e, r in b.edge_rates.items()},
-        law=b.law,
+        execution=b.execution,
+        last_selectivities=b.last_selectivities,
     )
 
 
 def _true_rate(x: OperatorMetrics, y: OperatorMetrics, wa: float, wb: float) -> float | None:
-    """R / T_u, both over the whole time."""
+    """Return R / T_u over both stretches."""
     if not x.true_rate or not y.true_rate:
         return x.true_rate or y.true_rate
     done = x.processing_rate * wa, y.processing_rate * wb

@@ -1,23 +1,28 @@
-r"""Dhalion: symptoms, diagnoses, resolutions; what did not help is not tried again [floratou2017dhalion].
+r"""Dhalion: symptoms, diagnoses and resolutions; a resolution without effect is not repeated [floratou2017dhalion].
 
-    | Dhalion in Heron | here |
-    |---|---|
-    | back-pressure time of a component, share of the interval | `pressure` |
-    | noise filter of 20 ms a second | `least_pressure` |
-    | ceil(n (1 + bp / (1 - bp))), the second term at most 4 | `scale_up` |
-    | policy interval 1 min, wait after an action 3 min | `interval_s`, `wait_s` |
-    | wait queues of instances twice as long as others, rates apart | `uneven`, `slow` |
+| Dhalion in Heron | here |
+|---|---|
+| back-pressure time of a component, share of the interval | `pressure` |
+| noise filter of 20 ms per second | `min_back_pressure` |
+| ceil(n (1 + bp / (1 - bp))), the second term at most 4 | `scale_up` |
+| policy interval 1 min, wait after an action 3 min | `decision_interval_s`, `cooldown_s` |
+| wait queues of instances twice as long as others, rates apart | `uneven`, `slow` |
 
-Heron's back-pressure is put down to the component that starts it: one whose feeders are held back. Of these the last
-one down the stream counts, since it holds back those above. For a source, which nobody feeds, and where nothing is held
-back (endless queues), the share of what came that was not processed stands for it; with that share 1 + bp / (1 - bp) is
-just what is asked over what is done. Heron's diagnosers of skew and of slow instances compare instances; a snapshot has
-one number for each operator, so here *skew* is back-pressure at an operator whose instances are not all busy, and
-*slow* is a true rate far below the best one seen. As in Heron's public code both are told and have no resolver.
+Heron attributes back-pressure to the component that starts it: one whose upstream operators are blocked. The last such
+operator downstream counts, as it blocks those above. A source has no upstream operators, and with unbounded queues no
+operator is blocked; then the share of the input that was not processed takes the place of bp, so that 1 + bp / (1 - bp)
+is the input over the processing rate. A flow control may stop a source without a blocked operator: if the log of a
+source grows although it is not busy, the busiest operator downstream has started the back-pressure. An engine also
+shows a little back-pressure without any overload; up to `base_back_pressure` it counts only for an operator that is
+busy, or at which records wait.
 
-Scaling down and the blacklist are in the paper, not in Heron's public code: no back-pressure anywhere and next to
-nothing waiting means over-provisioned. The size of such a step is the user's (`down`), and so is the share of
-actions without effect from which on a diagnosis of an operator is blacklisted.
+Heron's diagnosers of skew and of slow instances compare instances. If a snapshot has none, *skew* is back-pressure at
+an operator whose instances are not all busy, and *slow* is a true rate far below the best one measured. As in Heron's
+public code, both have no resolver; `why` states it, and an operator that can be scaled comes first.
+
+Scaling down and the blacklist are in the paper, not in Heron's public code: without back-pressure and with an almost
+empty queue an operator is over-provisioned. The size of such a step is configurable (`scale_in_share`), and so is the
+share of actions without effect above which a diagnosis of an operator is blacklisted.
 """
 
 from __future__ import annotations
@@ -28,36 +33,40 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
 
-from ..core import Decision, Deployment, Snapshot, Topology
-from ..frozen import FrozenMap
-from ..knobs import Knobs, knob
+from ..core import Decision, Deployment, FrozenMap, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
 
-UP, DOWN = "under-provisioned", "over-provisioned"
+UP, DOWN, SKEW, SLOW = "under-provisioned", "over-provisioned", "skew", "slow instances"
+_UNRESOLVED = {
+    SKEW: "instances differ in their load, and more of them do not divide a frequent key",
+    SLOW: "instances differ in speed, or became slower, which is a matter of their machines",
+}
 _TRACE = 1e-9
 
 
-class Action(NamedTuple):
+class PendingAction(NamedTuple):
     """A change whose effect is still to be judged."""
 
     diagnosis: str
     operator: str
     before: Deployment
     pressure: float
-    rate: float  # records/s that the operator did
+    rate: float  # processing rate of the operator, records/s
     at_s: float
 
 
-class State(NamedTuple):
+class DhalionState(NamedTuple):
+    """The windows of the present interval, the last action, and the record of earlier ones."""
+
     topology: Topology
-    windows: tuple[Snapshot, ...] = ()  # of the interval that goes on
+    windows: tuple[Snapshot, ...] = ()
     looked_at: float = 0.0
-    action: Action | None = None
-    tried: Mapping[tuple[str, str], tuple[int, int]] = FrozenMap()  # diagnosis and operator: tries, those without help
-    best: Mapping[str, float] = FrozenMap()  # greatest true rate seen of each operator
+    action: PendingAction | None = None
+    tried: Mapping[tuple[str, str], tuple[int, int]] = FrozenMap()  # by diagnosis and operator: tries, failures
+    best: Mapping[str, float] = FrozenMap()  # greatest measured true rate of each operator
 
 
 def scale_up(running: int, pressure: float, most: float = 4.0) -> int:
-    """$\\lceil n\\,(1 + bp/(1-bp)) \\rceil$ instances; no growth by more than `most` times what runs.
+    """Return $\\lceil n\\,(1 + bp/(1-bp)) \\rceil$ instances, where the second term is at most `most`.
 
     >>> scale_up(4, 0.5), scale_up(3, 0.25), scale_up(2, 1.0)
     (8, 4, 10)
@@ -67,42 +76,69 @@ def scale_up(running: int, pressure: float, most: float = 4.0) -> int:
 
 
 @dataclass(frozen=True)
-class Dhalion(Knobs):
-    r"""One operator at a time: the one that starts back-pressure grows by $1 + bp/(1-bp)$, an idle one shrinks.
+class Dhalion(PolicyKnobs):
+    r"""Scale one operator at a time: the one that starts back-pressure grows by $1 + bp/(1-bp)$, an idle one shrinks.
 
-    bp is the share of the time for which it holds back what feeds it. A diagnosis whose resolution did not help, in
-    more than `blacklist` of its tries, is not acted on again for that operator.
+    bp is the share of the time in which the operator blocks its upstream operators. A diagnosis whose resolution
+    failed in more than `blacklist` of its tries is not acted on again for that operator.
     """
 
     name: ClassVar[str] = "dhalion"
+    needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[str] = "floratou2017dhalion"
-    interval_s: float = knob(60.0, "time between looks", low=1.0, high=3600.0, unit="s", source="Heron: 1 min")
-    wait_s: float = knob(180.0, "time after an action", low=0.0, high=3600.0, unit="s", source="Heron: 3 min")
-    least_pressure: float = knob(
-        0.02, "back-pressure that is no noise, share of the time", low=0.0, high=1.0, source="Heron: 20 ms a second"
+    paper_run_s: ClassVar[float] = 1200.0
+    decision_interval_s: float = knob(
+        60.0,
+        "time between decisions",
+        low=1.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
+        source="policy interval, Heron: 1 min",
     )
-    most: float = knob(4.0, "growth at most, times what runs", low=0.1, high=100.0, source="Heron: 4")
-    down: float = knob(0.2, "part of an over-provisioned operator's instances that goes", low=0.01, high=0.9)
-    idle_s: float = knob(0.1, "work waiting, seconds of an instance's, that is next to none", low=0.0, high=60.0)
+    cooldown_s: float = knob(
+        180.0,
+        "time after an action in which none is taken",
+        low=0.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
+        source="Heron: 3 min",
+    )
+    min_back_pressure: float = knob(
+        0.02, "back-pressure above the noise, share of the time", low=0.0, high=1.0, source="Heron: 20 ms per second"
+    )
+    base_back_pressure: float = knob(
+        0.05, "back-pressure that an engine shows without overload, share of the time", low=0.0, high=1.0
+    )
+    max_growth: float = knob(
+        4.0, "greatest growth, relative to the present instances", low=0.1, high=100.0, source="Heron: 4"
+    )
+    scale_in_share: float = knob(0.2, "share of an over-provisioned operator's instances to remove", low=0.01, high=0.9)
+    idle_s: float = knob(0.1, "waiting work that counts as none, seconds of an instance", low=0.0, high=60.0)
     spare: float = knob(0.9, "busy share that instances must stay below after a scale-down", low=0.1, high=1.0)
-    uneven: float = knob(0.8, "skew: back-pressure where instances are busy for less", low=0.0, high=1.0)
-    slow: float = knob(0.5, "slow: a true rate below this part of the best seen", low=0.0, high=1.0)
-    blacklist: float = knob(0.5, "share of tries without help above which one stops trying", low=0.0, high=1.0)
+    uneven: float = knob(0.8, "skew: back-pressure at a busy share below this", low=0.0, high=1.0)
+    slow: float = knob(0.5, "slow: a true rate below this part of the best one", low=0.0, high=1.0)
+    blacklist: float = knob(0.5, "share of failed tries above which a diagnosis is blacklisted", low=0.0, high=1.0)
     tries: int = knob(2, "tries before anything is blacklisted", low=1, high=100)
     scale_sources: bool = knob(True, "scale sources as well", choices=(True, False))
 
-    def init(self, topology: Topology, seed: int = 0) -> State:
-        return State(topology)
+    def init(self, topology: Topology, seed: int = 0) -> DhalionState:
+        """Return the initial state, as described in `dspkit.Policy`."""
+        return DhalionState(topology)
 
-    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
+    def step(self, state: DhalionState, snapshot: Snapshot) -> tuple[DhalionState, Decision]:
+        """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         now, t = snapshot.deployment, snapshot.t
         if state.windows and state.windows[-1].deployment != now:
             state = state._replace(windows=(), looked_at=t - snapshot.window_s)
         state = state._replace(windows=(*state.windows, snapshot), best=self._best(state.best, snapshot))
-        due = state.looked_at + (self.wait_s if state.action and state.action.before != now else self.interval_s)
+        due = state.looked_at + (
+            self.cooldown_s if state.action and state.action.before != now else self.decision_interval_s
+        )
         if t < due - 1e-6:
             return state, Decision(now, {"rule": f"looks again at t = {due:g} s"})
-        since = t - self.interval_s + 1e-6
+        since = t - self.decision_interval_s + 1e-6
         calm = tuple(s for s in state.windows if s.t > since and not s.downtime_s)
         state = state._replace(windows=(snapshot,), looked_at=t)
         if not calm:
@@ -116,22 +152,74 @@ class Dhalion(Knobs):
         diagnosis, name = found
         why["diagnosis"] = f"{diagnosis}: {name}"
         if diagnosis not in (UP, DOWN):
-            return state, Decision(now, {**why, "resolver": "there is none"})
+            return state, Decision(now, {**why, "resolver": f"none: {_UNRESOLVED[diagnosis]}"})
         k = now.parallelism[name]
-        wanted = scale_up(k, pressed[name], self.most) if diagnosis == UP else math.floor(k * (1 - self.down) + 1e-9)
+        wanted = (
+            scale_up(k, pressed[name], self.max_growth)
+            if diagnosis == UP
+            else math.floor(k * (1 - self.scale_in_share) + 1e-9)
+        )
         target = now.scaled(state.topology.clip({name: wanted}))
         if target != now:
-            state = state._replace(action=Action(diagnosis, name, now, pressed[name], _rate(calm, name), t))
+            state = state._replace(action=PendingAction(diagnosis, name, now, pressed[name], _rate(calm, name), t))
         return state, Decision(target, why)
 
     def pressures(self, topology: Topology, calm: tuple[Snapshot, ...]) -> dict[str, float]:
-        """Share of the time for which each operator holds back what feeds it; 0 below the noise."""
+        """Return the share of the time in which each operator blocks its upstream operators; 0 below the noise.
+
+        Parameters
+        ----------
+        topology : Topology
+            The operators.
+        calm : tuple of Snapshot
+            Windows without downtime.
+
+        Examples
+        --------
+        >>> from dspkit import apps
+        >>> job = apps.star().simulator()
+        >>> sorted(Dhalion().pressures(job.topology, (job.observe(),))) == sorted(job.topology.order)
+        True
+        """
         found = {}
         for name in topology.order:
             shares = [p for s in calm if (p := self._pressure(topology, s, name)) is not None]
             share = fmean(shares) if shares else 0.0
-            found[name] = share if share > self.least_pressure else 0.0
+            found[name] = share if share > self.min_back_pressure else 0.0
+            if found[name] <= self.base_back_pressure and not self._loaded(topology, calm, name):
+                found[name] = 0.0
+        for source in topology.sources:
+            if held := self._held(topology, calm, source):
+                starter, share = held
+                found[source], found[starter] = 0.0, max(found[starter], share)
         return found
+
+    def _loaded(self, topology: Topology, calm: tuple[Snapshot, ...], name: str) -> bool:
+        """Return whether an operator is busy, or records wait at it."""
+        metrics = [m for s in calm if (m := s.operators.get(name)) is not None]
+        return bool(metrics) and (fmean(_busiest(m) for m in metrics) >= self.uneven or self._waits(metrics[-1]))
+
+    def _waits(self, m: OperatorMetrics) -> bool:
+        return m.backlog > self.idle_s * (m.true_rate or math.inf) * m.parallelism
+
+    def _held(self, topology: Topology, calm: tuple[Snapshot, ...], source: str) -> tuple[str, float] | None:
+        """Return the operator that stops an idle source whose log grows, and the share of the input not taken."""
+        metrics = [m for s in calm if (m := s.operators.get(source)) is not None]
+        if not metrics:
+            return None
+        offered, taken = fmean(m.input_rate for m in metrics), fmean(m.processing_rate for m in metrics)
+        share = 1 - taken / offered if offered > 0 else 0.0
+        share -= fmean(m.blocked or 0.0 for m in metrics)  # which is attributed where it comes from
+        waits = metrics[-1].backlog > self.idle_s * offered
+        if share <= self.min_back_pressure or not waits or fmean(map(_busiest, metrics)) >= self.uneven:
+            return None
+        below, busy = [source], dict[str, float]()
+        for name in below:
+            below += [n for n in topology.downstream(name) if n not in below]
+            seen = [m for s in calm if (m := s.operators.get(name)) is not None]
+            if name != source and seen:
+                busy[name] = fmean(map(_busiest, seen))
+        return (max(busy, key=lambda n: busy[n]), share) if busy else None
 
     def _pressure(self, topology: Topology, s: Snapshot, name: str) -> float | None:
         m, parents = s.operators.get(name), topology.upstream(name)
@@ -140,37 +228,45 @@ class Dhalion(Knobs):
         held = [p.blocked for u in parents if (p := s.operators.get(u)) is not None and p.blocked is not None]
         mine = m.blocked or 0.0
         behind = 1 - m.processing_rate / m.input_rate if m.input_rate > m.processing_rate > 0 else 0.0
-        waits = m.backlog > self.idle_s * (m.true_rate or math.inf) * m.parallelism
-        left = behind if waits else 0.0
+        left = behind if self._waits(m) else 0.0
         if parents and held and max(held) > left:
             left = max(held)
-        return max(0.0, left - mine) if mine < 1 else 0.0  # what others hold back is theirs
+        return max(0.0, left - mine) if mine < 1 else 0.0  # back-pressure from downstream is attributed there
 
     def _diagnose(
-        self, state: State, calm: tuple[Snapshot, ...], pressed: Mapping[str, float]
+        self, state: DhalionState, calm: tuple[Snapshot, ...], pressed: Mapping[str, float]
     ) -> tuple[str, str] | None:
-        """The diagnosis to act on and its operator."""
+        """Return the diagnosis and its operator; one that can be acted on comes before the others."""
+        reported: tuple[str, str] | None = None
         for name in reversed(state.topology.order):
             if not pressed[name]:
                 continue
-            metrics = [m for s in calm if (m := s.operators.get(name)) is not None]
-            busy = fmean(m.utilisation for m in metrics)
-            rates = [m.true_rate for m in metrics if m.true_rate]
-            if rates and fmean(rates) < self.slow * state.best.get(name, 0.0):
-                return "slow instances", name
-            if busy < self.uneven:
-                return "skew", name
-            if not self._blacklisted(state, UP, name):
+            if (other := self._other(state, calm, name)) is not None:
+                reported = reported or (other, name)
+            elif not self._blacklisted(state, UP, name):
                 return UP, name
         if any(pressed.values()):
-            return None
+            return reported
         idle = [n for n in state.topology.order if self._idle(state, calm, n)]
         return (DOWN, max(idle, key=lambda n: calm[-1].deployment.parallelism[n])) if idle else None
 
-    def _idle(self, state: State, calm: tuple[Snapshot, ...], name: str) -> bool:
-        """Next to nothing waits, and fewer instances would have room for what comes."""
+    def _other(self, state: DhalionState, calm: tuple[Snapshot, ...], name: str) -> str | None:
+        """Return the diagnosis if back-pressure is not due to too few instances."""
+        metrics = [m for s in calm if (m := s.operators.get(name)) is not None]
+        rates = [m.true_rate for m in metrics if m.true_rate]
+        single = metrics[-1].instances or ()
+        speeds = [i.processing_rate / i.utilisation for i in single if i.utilisation and i.processing_rate]
+        best = max(speeds) if speeds else state.best.get(name, 0.0)
+        if rates and (min(speeds) if speeds else fmean(rates)) < self.slow * best:
+            return SLOW
+        alone = metrics[-1].parallelism == 1
+        level = bool(single) and fmean(map(_busiest, metrics)) < self.uneven  # no instance is full
+        return SKEW if not alone and not level and fmean(m.utilisation for m in metrics) < self.uneven else None
+
+    def _idle(self, state: DhalionState, calm: tuple[Snapshot, ...], name: str) -> bool:
+        """Return whether almost nothing waits, and fewer instances would suffice for the input."""
         k = calm[-1].deployment.parallelism[name]
-        fewer = max(state.topology[name].min_parallelism, math.floor(k * (1 - self.down) + 1e-9))
+        fewer = max(state.topology[name].min_parallelism, math.floor(k * (1 - self.scale_in_share) + 1e-9))
         metrics = [s.operators.get(name) for s in calm]
         source = not state.topology.upstream(name)
         if fewer >= k or None in metrics or (source and not self.scale_sources) or self._blacklisted(state, DOWN, name):
@@ -180,9 +276,9 @@ class Dhalion(Knobs):
         return not waits and max(m.utilisation for m in seen) * k / fewer < self.spare
 
     def _judge(
-        self, state: State, calm: tuple[Snapshot, ...], pressed: Mapping[str, float], now: Deployment
-    ) -> tuple[State, dict[str, Any]]:
-        """Whether the last action helped: less back-pressure or more done; after a scale-down, none."""
+        self, state: DhalionState, calm: tuple[Snapshot, ...], pressed: Mapping[str, float], now: Deployment
+    ) -> tuple[DhalionState, dict[str, Any]]:
+        """Record whether the last action helped: less back-pressure or more output; after a scale-down, none."""
         if (a := state.action) is None or a.before == now:
             return state._replace(action=None), {}
         gone = pressed[a.operator] < a.pressure - _TRACE or _rate(calm, a.operator) > 1.05 * a.rate
@@ -192,13 +288,18 @@ class Dhalion(Knobs):
         counted = FrozenMap({**state.tried, key: (tries + 1, failed + (not helped))})
         return state._replace(action=None, tried=counted), {"last action": "helped" if helped else "did not help"}
 
-    def _blacklisted(self, state: State, diagnosis: str, name: str) -> bool:
+    def _blacklisted(self, state: DhalionState, diagnosis: str, name: str) -> bool:
         tries, failed = state.tried.get((diagnosis, name), (0, 0))
         return tries >= self.tries and failed > self.blacklist * tries
 
     def _best(self, best: Mapping[str, float], snapshot: Snapshot) -> Mapping[str, float]:
         rates = {n: m.true_rate for n, m in snapshot.operators.items() if m.true_rate}
         return FrozenMap({**best, **{n: max(r, best.get(n, 0.0)) for n, r in rates.items()}})
+
+
+def _busiest(m: OperatorMetrics) -> float:
+    """Return the busy share of the busiest instance, or of all if single ones are not known."""
+    return max((i.utilisation for i in m.instances or ()), default=m.utilisation)
 
 
 def _rate(calm: tuple[Snapshot, ...], name: str) -> float:

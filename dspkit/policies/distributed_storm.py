@@ -1,7 +1,7 @@
-"""Distributed Storm: each node monitors itself, tells others, and moves its own executors [nardelli, chapter 3].
+"""Distributed Storm: each node monitors itself, informs others, and moves its own executors [nardelli, chapter 3].
 
-Executors stay as many as they are; where they run is what this policy steers. Nodes take their turns within a round by
-number; an operator that one of them moves carries a marker until the round ends, and its neighbours stay.
+The number of executors is fixed; this policy controls their placement. Within a round, nodes act in the order of their
+numbers. A moved operator carries a marker until the round ends, during which its neighbours are not moved.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Decision, Deployment, Snapshot, Topology
-from ..frozen import FrozenMap
-from ..knobs import knob
-from ..placement.storm import (
-    Cluster,
+from ..core import Decision, Deployment, FrozenMap, PolicyKnobs, Snapshot, Topology, instances_of, knob
+from ..placement.distributed_storm import (
     Executor,
+    MigrationRules,
     Move,
-    Rules,
+    NodeView,
     Slot,
-    View,
+    StormCluster,
     Watch,
     bootstrap,
     cluster_of,
     deployed,
-    executors,
     known_points,
     monitored,
     needs_operators,
@@ -35,15 +32,15 @@ from ..placement.storm import (
     plan,
     start,
     streams,
-)  # fmt: skip
+)
 
 
-class State(NamedTuple):
-    """What the nodes know and what runs where; `cooling` counts the rounds that each node still skips."""
+class DistributedStormState(NamedTuple):
+    """The knowledge of the nodes and the placement; `cooling` counts the rounds that each node still skips."""
 
     topology: Topology
     seed: int
-    cluster: Cluster | None = None
+    cluster: StormCluster | None = None
     watch: Watch | None = None
     where: Mapping[Executor, Slot] = FrozenMap()
     cooling: tuple[int, ...] = ()
@@ -51,44 +48,65 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DistributedStorm(Rules):
-    """Springs between executors and their neighbours pull each toward the node that is nearest in the cost space.
+class DistributedStorm(MigrationRules, PolicyKnobs):
+    """Move each executor toward the node nearest to its neighbours in the cost space, as if connected by springs.
 
-    Latency is known from network coordinates alone. A node that has moved an executor skips the next `cooldown` rounds.
+    Latencies are estimated from network coordinates alone. A node that has moved an executor skips the next
+    `cooldown_rounds` rounds.
+
+    Parameters
+    ----------
+    cluster : StormCluster, optional
+        The network of the nodes and its faults; by default only the backend's node names are known.
+    pinned : mapping
+        Node by operator; sources and sinks never move.
+
+    Examples
+    --------
+    >>> from dspkit import apps, run
+    >>> policy = DistributedStorm(warm_up_rounds=1)
+    >>> "bootstrap" in run(policy, apps.star(), steps=1)[-1].decision.why
+    True
     """
 
     name: ClassVar[str] = "distributed_storm"
+    needs: ClassVar[frozenset[str]] = frozenset({"placement"})
+    paper_run_s: ClassVar[float] = 600.0
     reference: ClassVar[tuple[str, ...]] = ("nardelli", "dabek2004vivaldi", "pietzuch2006", "rizou2010")
-    round_s: float = knob(30.0, "how often a node looks at its executors", low=1.0, high=3600.0, source="nardelli")
-    cooldown: int = knob(5, "rounds that a node skips after a move", low=0, high=100, source="nardelli")
-    warm_up: int = knob(40, "rounds of pings before the job is submitted", low=0, high=1000)
+    decision_interval_s: float = knob(
+        30.0, "period of a node's planning", low=1.0, high=3600.0, unit="s", pace="duration", source="nardelli"
+    )
+    cooldown_rounds: int = knob(5, "rounds that a node skips after a move", low=0, high=100, source="nardelli")
+    warm_up_rounds: int = knob(40, "rounds of pings before the job is submitted", low=0, high=1000)
     gain: float = knob(
         0.5,
-        "how much of a ping a coordinate believes (0.25: Vivaldi's own)",
+        "weight of a ping in a coordinate's update (0.25: Vivaldi's own)",
         low=0.01,
         high=1.0,
         source="the prototype",
     )
     processes: int = knob(0, "worker processes; 0: one for each operator, up to eight", low=0, high=1000)
-    cluster: Cluster | None = None  # whom nodes ping and what happens to them; without, only the backend's node names
-    pinned: Mapping[str, str] = field(default_factory=FrozenMap)  # operator: node; sources and sinks never move
+    cluster: StormCluster | None = None
+    pinned: Mapping[str, str] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "pinned", pins(self.pinned, self.cluster))
 
-    def init(self, topology: Topology, seed: int = 0) -> State:
+    def init(self, topology: Topology, seed: int = 0) -> DistributedStormState:
+        """Return the initial state, as described in `dspkit.Policy`."""
         needs_operators(self.pinned, topology)
-        return State(topology, seed)
+        return DistributedStormState(topology, seed)
 
-    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
-        if snapshot.t - state.seen_s < self.round_s - 1e-9:
-            return state, Decision(snapshot.deployment, {"waits": f"a round takes {self.round_s:g} s"})
+    def step(self, state: DistributedStormState, snapshot: Snapshot) -> tuple[DistributedStormState, Decision]:
+        """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
+        if snapshot.t - state.seen_s < self.decision_interval_s - 1e-9:
+            return state, Decision(snapshot.deployment, {"waits": f"a round takes {self.decision_interval_s:g} s"})
         cluster = self.cluster or state.cluster or cluster_of(snapshot)
         names, before = cluster.names, state.watch
         if state.cluster != cluster or before is None:  # the first round, or another cluster than before
             state, before = state._replace(where=FrozenMap(), cooling=(0,) * len(names)), start(len(names))
-            for number in range(self.warm_up):
+            for number in range(self.warm_up_rounds):
                 luck = self._luck(state, -number)
                 before = monitored(before, cluster, cluster.availability(0), cluster.stress(0), luck, self.gain)
         busy = zip(cluster.stress(snapshot.t), names, strict=True)
@@ -99,40 +117,53 @@ class DistributedStorm(Rules):
         moves, cooling = ([], state.cooling) if why else self._moves(state, cluster, watch, where, snapshot)
         for move in moves:
             where[move.executor] = move.end
-        state = State(state.topology, state.seed, cluster, watch, FrozenMap(where), tuple(cooling), snapshot.t)
-        why |= {"moves": [_said(move, names) for move in moves] or "nobody"}
+        state = DistributedStormState(
+            state.topology, state.seed, cluster, watch, FrozenMap(where), tuple(cooling), snapshot.t
+        )
+        why |= {"moves": [_said(move, names) for move in moves] or "none"}
         return state, Decision(deployed(snapshot.deployment, where, names), why)
 
-    def _luck(self, state: State, number: int) -> np.random.Generator:
+    def _luck(self, state: DistributedStormState, number: int) -> np.random.Generator:
         return np.random.default_rng([state.seed, number % 2**32])
 
     def _placed(
-        self, state: State, cluster: Cluster, watch: Watch, snapshot: Snapshot
+        self, state: DistributedStormState, cluster: StormCluster, watch: Watch, snapshot: Snapshot
     ) -> tuple[dict[Executor, Slot], dict[str, Any]]:
-        """Where executors are; those that are new, or whose worker process died, are placed by the bootstrap."""
+        """Return the placement; new executors, and those whose worker process died, are placed by the bootstrap."""
         k, died = snapshot.deployment.parallelism, set(cluster.died(state.seen_s, snapshot.t))
-        now = executors(state.topology, k)
+        now = instances_of(state.topology, k)
         kept = {e: slot for e, slot in state.where.items() if e in set(now) and slot not in died}
         if len(kept) == len(now):
             return self._as_deployed(kept, snapshot.deployment, cluster), {}
         pinned = {o: cluster.names.index(node) for o, node in self.pinned.items() if node in cluster.names}
         where = bootstrap(
-            state.topology, k, cluster.slots, known_points(watch, 0), processes=self.processes or min(8, len(k)),
-            pinned=pinned, kept=kept, avoid=sorted(died),
-        )  # fmt: skip
+            state.topology,
+            k,
+            cluster.slots,
+            known_points(watch, 0),
+            processes=self.processes or min(8, len(k)),
+            pinned=pinned,
+            kept=kept,
+            avoid=sorted(died),
+        )
         return where, {"bootstrap": f"{len(now) - len(kept)} executors placed"}
 
-    def _as_deployed(self, where: dict[Executor, Slot], now: Deployment, cluster: Cluster) -> dict[Executor, Slot]:
-        """Executors that somebody else has moved are where they were moved to, in its first slot."""
+    def _as_deployed(self, where: dict[Executor, Slot], now: Deployment, cluster: StormCluster) -> dict[Executor, Slot]:
+        """Return the placement with executors that were moved from outside, in the first slot of their node."""
         for e, name in now.placement.items():
             if e in where and name in cluster.names and cluster.names[where[e][0]] != name:
                 where[e] = (cluster.names.index(name), 0)
         return where
 
     def _moves(
-        self, state: State, cluster: Cluster, watch: Watch, where: dict[Executor, Slot], snapshot: Snapshot
+        self,
+        state: DistributedStormState,
+        cluster: StormCluster,
+        watch: Watch,
+        where: dict[Executor, Slot],
+        snapshot: Snapshot,
     ) -> tuple[list[Move], list[int]]:
-        """One round of all nodes."""
+        """Perform one round of all nodes."""
         talk = streams(state.topology, snapshot.deployment.parallelism, snapshot.edge_rates)
         ends = frozenset(state.topology.sources) | frozenset(state.topology.sinks) | frozenset(self.pinned)
         now, cooling, moves = dict(where), list(state.cooling), list[Move]()
@@ -141,11 +172,11 @@ class DistributedStorm(Rules):
                 cooling[here] -= 1
                 continue
             marked = frozenset(move.executor[0] for move in moves)
-            move = plan(View(here, known_points(watch, here), now, talk, ends, marked, cluster.slots), self)
+            move = plan(NodeView(here, known_points(watch, here), now, talk, ends, marked, cluster.slots), self)
             if move:
                 moves.append(move)
                 now[move.executor] = move.end
-                cooling[here] = self.cooldown
+                cooling[here] = self.cooldown_rounds
         return moves, cooling
 
 

@@ -1,15 +1,15 @@
-"""DS2: three steps from true rates to the parallelism that sustains the source rate [kalavri2018ds2].
+"""DS2: from true rates to the parallelism that sustains the source rate, in three steps [kalavri2018ds2].
 
-    | paper | here |
-    |---|---|
-    | $o_i[\\lambda_p]/p_i$ | `true_rate`: records/s one instance does when it never waits |
-    | $o_j[\\lambda_o]/o_j[\\lambda_p]$ | `selectivity` of an edge: records sent for each record processed |
-    | $o_j[\\lambda_o]^*$ | `demand` times selectivity: what must come out to keep up with the sources |
-    | $\\pi_i$ | the parallelism of operator i |
+| paper | here |
+|---|---|
+| $o_i[\\lambda_p]/p_i$ | `true_rate`: records/s of one instance that never waits |
+| $o_j[\\lambda_o]/o_j[\\lambda_p]$ | `selectivity` of an edge: records sent per record processed |
+| $o_j[\\lambda_o]^*$ | `demand` times selectivity: the output that keeps up with the sources |
+| $\\pi_i$ | the parallelism of operator i |
 
 Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
-where the edges carry the same records, wrong where they do not). Not taken at all: rounding up upstream operators
-before the demand of those below is computed (AuTraScale's Eq. 3, which multiplies the excess).
+if the edges carry the same records, wrong otherwise). Not taken at all: rounding up upstream operators before the
+demand of downstream ones is computed (AuTraScale's Eq. 3, which multiplies the excess).
 """
 
 from __future__ import annotations
@@ -19,63 +19,68 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, NamedTuple
 
-from ..core import Decision, Deployment, Edge, OperatorMetrics, Snapshot, Topology
-from ..knobs import Knobs, knob
+from ..core import Decision, Deployment, Edge, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
+from ..core import demands as propagated
 
 
-class State(NamedTuple):
-    """`wanted`: recommendations since the last decision; `ratios`: offered over taken source rate, beside them."""
+class DS2State(NamedTuple):
+    """`recommendations` since the last decision, and beside them `ratios` of offered to processed source rate."""
 
     topology: Topology
-    seen: Deployment | None = None
-    counted_at: float = -math.inf  # end of the last window that counted
+    last_deployment: Deployment | None = None
+    counted_at: float = -math.inf  # end of the last window that was used
     resting: int = 0
-    wanted: tuple[dict[str, int], ...] = ()
+    recommendations: tuple[dict[str, int], ...] = ()
     ratios: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class DS2(Knobs):
-    r"""Each operator gets just enough instances for the rate that the sources ask of it.
+class DS2(PolicyKnobs):
+    r"""Give each operator just enough instances for the rate that the sources demand of it.
 
-    $\pi_i = \lceil t_i / v_i \rceil$ with the demand $t_i = \sum_p s_{p \to i} t_p$, where $t$ is the offered rate at a
-    source, $s$ a selectivity and $v$ the true rate of one instance, all measured in one window. A window in which one
-    is unknown leaves that operator and those below it as they are.
+    $\pi_i = \lceil t_i / v_i \rceil$ with the demand $t_i = \sum_p s_{p \to i} t_p$, where $t$ is the offered rate at
+    a source, $s$ a selectivity and $v$ the true rate of one instance, all measured in one window. An operator with an
+    unknown value, and those downstream of it, keep their instances.
     """
 
     name: ClassVar[str] = "ds2"
+    needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[str] = "kalavri2018ds2"
-    activation: int = knob(1, "windows whose recommendations are put together for a decision", low=1, high=30)
-    combine: str = knob("median", "how they are put together", choices=("median", "max"))
-    warm_up: int = knob(0, "windows ignored after a change", low=0, high=30)
-    interval_s: float = knob(
+    paper_run_s: ClassVar[float] = 600.0
+    activation: int = knob(1, "windows whose recommendations are combined in a decision", low=1, high=30)
+    combine: str = knob("median", "statistic that combines them", choices=("median", "max"))
+    warm_up_windows: int = knob(0, "windows ignored after a change", low=0, high=30)
+    decision_interval_s: float = knob(
         0.0,
-        "policy interval: of the windows within it the last counts; 0 is every window",
+        "policy interval, of which the last window counts; 0 for every window",
         low=0.0,
         high=3600.0,
         unit="s",
+        pace="duration",
     )
     edges: str = knob("each", "output rate of each edge, or the same for all as in the paper", choices=("each", "same"))
     scale_sources: bool = knob(True, "scale sources as well; the paper leaves them alone", choices=(True, False))
     boost_above: float = knob(
         math.inf,
-        "if it has converged and offered over taken source rate stays above this, multiply all by that ratio",
+        "after convergence, ratio of offered to processed source rate above which all are multiplied by it",
         low=1.0,
         high=math.inf,
         infinite=True,
         source="DS2's target rate ratio, infinite by default",
     )
 
-    def init(self, topology: Topology, seed: int = 0) -> State:
-        return State(topology)
+    def init(self, topology: Topology, seed: int = 0) -> DS2State:
+        """Return the initial state, as described in `dspkit.Policy`."""
+        return DS2State(topology)
 
-    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
+    def step(self, state: DS2State, snapshot: Snapshot) -> tuple[DS2State, Decision]:
+        """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         now = snapshot.deployment
-        if state.seen is not None and state.seen != now:
-            state = State(state.topology, counted_at=state.counted_at, resting=self.warm_up)
-        state = state._replace(seen=now)
-        if 0 <= snapshot.t - state.counted_at < self.interval_s - 1e-6:
-            return state, Decision(now, {"policy interval ends at": state.counted_at + self.interval_s})
+        if state.last_deployment is not None and state.last_deployment != now:
+            state = DS2State(state.topology, counted_at=state.counted_at, resting=self.warm_up_windows)
+        state = state._replace(last_deployment=now)
+        if 0 <= snapshot.t - state.counted_at < self.decision_interval_s - 1e-6:
+            return state, Decision(now, {"policy interval ends at": state.counted_at + self.decision_interval_s})
         state = state._replace(counted_at=snapshot.t)
         if state.resting:
             return state._replace(resting=state.resting - 1), Decision(now, {"warm up": state.resting})
@@ -88,19 +93,23 @@ class DS2(Knobs):
         }
         if unknown:
             why["no data"] = unknown
-        if len(unknown) == len(wanted):  # an interval without data counts for nothing
+        if len(unknown) == len(wanted):  # an interval without data is ignored
             return state, Decision(now, why)
-        state = state._replace(wanted=(*state.wanted, wanted), ratios=(*state.ratios, _ratio(state.topology, snapshot)))
-        if len(state.wanted) < self.activation:
-            return state, Decision(now, {**why, "windows of activation": f"{len(state.wanted)} of {self.activation}"})
+        state = state._replace(
+            recommendations=(*state.recommendations, wanted), ratios=(*state.ratios, _ratio(state.topology, snapshot))
+        )
+        if len(state.recommendations) < self.activation:
+            return state, Decision(
+                now, {**why, "windows of activation": f"{len(state.recommendations)} of {self.activation}"}
+            )
         put = max if self.combine == "max" else median
-        together: dict[str, float] = {n: put([w[n] for w in state.wanted]) for n in wanted}
+        together: dict[str, float] = {n: put([w[n] for w in state.recommendations]) for n in wanted}
         ratio = min(state.ratios)
         if ratio > self.boost_above and all(together[n] <= now.parallelism[n] for n in together):
             together = {n: k * ratio if self._scales(state.topology, n) else k for n, k in together.items()}
             why["boost"] = ratio
         target = now.scaled(state.topology.clip(together))
-        return state._replace(wanted=(), ratios=()), Decision(target, why)
+        return state._replace(recommendations=(), ratios=()), Decision(target, why)
 
     def _scales(self, topology: Topology, name: str) -> bool:
         return self.scale_sources or bool(topology.upstream(name))
@@ -108,7 +117,7 @@ class DS2(Knobs):
     def _recommend(
         self, topology: Topology, snapshot: Snapshot, demand: dict[str, float | None]
     ) -> tuple[dict[str, int], list[str]]:
-        """The parallelism each operator needs, and the operators of which that is not known."""
+        """Return the parallelism that each operator needs, and the operators without data."""
         wanted, unknown = dict(snapshot.deployment.parallelism), []
         for name in topology.order:
             metrics, t = snapshot.operators.get(name), demand[name]
@@ -120,29 +129,18 @@ class DS2(Knobs):
 
 
 def instant(metrics: OperatorMetrics) -> bool:
-    """Whether it did its records in no time that its clock could tell: one instance is enough then."""
+    """Return whether the busy time was below the resolution of the clock; then one instance is enough."""
     return metrics.processing_rate > 0 and metrics.utilisation == 0 and not metrics.true_rate
 
 
 def demands(topology: Topology, snapshot: Snapshot, edges: str = "each") -> dict[str, float | None]:
-    """Records/s each operator must process so that the offered source rates are sustained; None where unknown.
+    """Return the records/s that each operator must process to sustain the offered source rates; None if unknown.
 
-    One pass in topological order, unrounded: $t_i = \\sum_p s_{p \\to i} t_p$. With `edges="same"` all edges of an
-    operator are taken to carry the same, as DS2's $o_j[\\lambda_o]/o_j[\\lambda_p]$ has it.
+    The arithmetic of `Snapshot.demand`, with selectivities of this window only. With `edges="same"` all edges of an
+    operator are assumed to carry the same rate, as in DS2's $o_j[\\lambda_o]/o_j[\\lambda_p]$.
     """
-    demand: dict[str, float | None] = {}
-    for name in topology.order:
-        if not topology.upstream(name):
-            demand[name] = snapshot.source_rates.get(name)
-            continue
-        total: float | None = 0.0
-        for parent in topology.upstream(name):
-            t, s = demand[parent], _selectivity(topology, snapshot, (parent, name), edges)
-            if t == 0:
-                continue  # nothing comes from there, whatever the selectivity was
-            total = None if total is None or t is None or s is None else total + s * t
-        demand[name] = total
-    return demand
+    senders = {name: topology.upstream(name) for name in topology.order}
+    return propagated(senders, snapshot.source_rates, lambda edge: _selectivity(topology, snapshot, edge, edges))
 
 
 def _selectivity(topology: Topology, snapshot: Snapshot, edge: Edge, edges: str) -> float | None:
@@ -155,7 +153,7 @@ def _selectivity(topology: Topology, snapshot: Snapshot, edge: Edge, edges: str)
 
 
 def _ratio(topology: Topology, snapshot: Snapshot) -> float:
-    """Offered over taken source rate; 1, which boosts nothing, where that cannot be told."""
+    """Return offered over processed source rate; 1, which has no effect, if it is unknown."""
     offered = taken = 0.0
     for source in topology.sources:
         metrics, rate = snapshot.operators.get(source), snapshot.source_rates.get(source)

@@ -1,16 +1,17 @@
-r"""EDRP as a policy: each minute keep what runs, or change replicas and places, downtime weighed in [nardelli].
+r"""EDRP as a policy: keep the deployment in a period, or change replicas and placement at a downtime [nardelli].
 
-    | thesis | here |
-    |---|---|
-    | $w_r, w_c, w_d$ | `response`, `cost`, `downtime`; `WEIGHTINGS` has the four of Table 8.3 |
-    | $R_{\max}, C_{\max}, T_{D,\max}$ | `most_s`, `most_price`, `most_downtime_s` |
-    | $k_i$ | `replicas`, and no more than the operator may have |
-    | $Res_u$, $d_{(u,v)}$ | `slots` of each node, `delays` |
-    | $\mu_i$, $\lambda_{(i,j)}$ | true rate of an instance; mean source rates of the period, times what is sent on |
-    | rEDRP | `restricted`: each operator one step from where it runs |
+| thesis | here |
+|---|---|
+| $w_r, w_c, w_d$ | `response`, `cost`, `downtime`; `WEIGHTINGS` has the four of Table 8.3 |
+| $R_{\max}, C_{\max}, T_{D,\max}$ | `target_latency_s`, `max_cost`, `max_downtime_s` |
+| $k_i$ | `max_parallelism`, bounded by the operator's own |
+| $Res_u$, $d_{(u,v)}$ | `slots_per_node` of each node, `delays` |
+| $\mu_i$, $\lambda_{(i,j)}$ | true rate of an instance; mean source rates of the period, times selectivities |
+| rEDRP | `restricted`: each operator one step from its present state |
 
-Operators are M/M/1 queues, as in the numeric experiment. The first decision with measured rates ignores downtime, as
-S-EDRP's does (`begin`). The search stops after `branches`, not after a time, so that a step stays pure.
+Operators are M/M/1 queues, as in the numeric experiment. The first decision with measured rates ignores downtime, like
+S-EDRP's (`begin`). The search ends after a number of `branches` rather than a time, so that a step is pure. Without
+places (`places="no"`, the mode for a backend that cannot change them) all replicas run on one node with room for all.
 """
 
 from __future__ import annotations
@@ -20,23 +21,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-from ..core import Decision, Deployment, Edge, Snapshot, Topology
-from ..errors import InfeasibleError, KnobError, PlacementError
-from ..frozen import FrozenMap
-from ..knobs import Knobs, knob
-from ..placement import (
-    Application,
-    Downtime,
-    ElasticAnswer,
-    ElasticWeights,
-    Limits,
-    Network,
-    Problem,
-    ReplicaProblem,
-    adapt,
+from ..core import (
+    ArgumentError,
+    Decision,
+    Deployment,
+    Edge,
+    FrozenMap,
+    InfeasibleError,
+    PlacementError,
+    PolicyKnobs,
+    Snapshot,
+    Topology,
+    knob,
 )
-from ..placement.control import FIRST
-from ._managers import delay, freeze_tables, known
+from ..placement import Application, Downtime, Limits, Network, Problem, Replication, Solution, Weights, solve
+from ..placement.replication.control import FIRST
+from ._managers import delay, freeze_tables, known_nodes
 from .on_demand import placed
 
 WEIGHTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -45,36 +45,60 @@ WEIGHTINGS: Mapping[str, Mapping[str, Any]] = {
     "response time": {"response": 0.6, "cost": 0.0, "downtime": 0.4},
     "cost": {"response": 0.0, "cost": 0.6, "downtime": 0.4},
 }
-ANYWHERE = "anywhere"  # one node for all, where places are not known
+ANYWHERE = "anywhere"  # a single node, if placements are unknown
 
 
-class State(NamedTuple):
+class EdrpState(NamedTuple):
+    """The measurements since the last decision."""
+
     topology: Topology
     due: float = 0.0
-    begun: bool = False  # whether a decision with measured rates was taken
-    rates: Mapping[str, float] = FrozenMap()  # records/s of one instance, as last measured
-    sends: Mapping[Edge, float] = FrozenMap()  # records sent along a stream for each one processed
+    begun: bool = False  # whether there was a decision with measured rates
+    rates: Mapping[str, float] = FrozenMap()  # last measured records/s of one instance
+    sends: Mapping[Edge, float] = FrozenMap()  # records sent along an edge per record processed
     offered: Mapping[str, float] = FrozenMap()  # records at each source since the last decision
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class Edrp(Knobs):
-    """Minimise the weighted response time, cost and downtime, all as shares of their limits, each period anew."""
+class EDRP(PolicyKnobs):
+    """Minimise the weighted response time, cost and downtime, each relative to its limit, in every period.
+
+    Parameters
+    ----------
+    delays : mapping
+        Delay in seconds by pair of nodes; 1 ms by default.
+    state_bytes : mapping
+        Size of the state by operator.
+    pinned : mapping
+        Node by operator.
+
+    Examples
+    --------
+    >>> from dspkit import apps, run
+    >>> run(EDRP(), apps.star(), steps=1)[-1].decision.why["rule"]
+    'measures'
+    """
 
     name: ClassVar[str] = "edrp"
+    needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[str] = "nardelli"
+    paper_run_s: ClassVar[float] = 1200.0
     response: float = knob(0.3, "weight of the response time (w_r)", low=0.0, high=1.0, source="thesis: balanced")
     cost: float = knob(0.3, "weight of the cost (w_c)", low=0.0, high=1.0, source="thesis: balanced")
     downtime: float = knob(0.4, "weight of a change's downtime (w_d)", low=0.0, high=1.0, source="thesis: balanced")
-    most_s: float = knob(0.175, "R_max: response time at most", low=1e-3, high=3600.0, unit="s", source="thesis")
-    most_price: float = knob(30.0, "C_max: cost at most; a replica costs 1", low=1.0, high=1e6, source="thesis")
-    most_downtime_s: float = knob(
-        7.5, "T_D,max: downtime of a change at most", low=1e-3, high=3600.0, unit="s", source="thesis"
+    target_latency_s: float = knob(
+        0.175, "response time at most", low=1e-3, high=3600.0, unit="s", source="R_max, thesis"
     )
-    replicas: int = knob(3, "replicas of an operator at most (k)", low=1, high=8, source="thesis: 2 to 4")
-    slots: int = knob(8, "replicas that a node takes", low=1, high=4096, source="thesis: prototype")
-    period_s: float = knob(60.0, "time between decisions", low=1.0, high=3600.0, unit="s", source="thesis")
+    max_cost: float = knob(30.0, "cost at most; a replica costs 1", low=1.0, high=1e6, source="C_max, thesis")
+    max_downtime_s: float = knob(
+        7.5, "downtime of a change at most", low=1e-3, high=3600.0, unit="s", source="T_D,max, thesis"
+    )
+    max_parallelism: int = knob(3, "replicas of an operator at most", low=1, high=8, source="k_i, thesis: 2 to 4")
+    slots_per_node: int = knob(8, "replicas that a node takes", low=1, high=4096, source="thesis: prototype")
+    decision_interval_s: float = knob(
+        60.0, "time between decisions", low=1.0, high=3600.0, unit="s", pace="duration", source="thesis"
+    )
     restricted: bool = knob(False, "rEDRP: each operator at most one step from where it runs", choices=(False, True))
     begin: str = knob(
         "free", "the first decision with measured rates: free of downtime, or weighed", choices=("free", "weighed")
@@ -84,52 +108,82 @@ class Edrp(Knobs):
     )
     sync_s: float = knob(6.0, "t_syn: time that any change takes", low=0.0, high=600.0, unit="s", source="prototype")
     spawn_s: float = knob(0.5, "t_s: time to start a replica", low=0.0, high=600.0, unit="s", source="thesis")
-    branches: int = knob(20_000, "branches that a search looks at", low=100, high=10_000_000)
-    delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap)  # of nodes, s; 1 ms where unknown
-    state_bytes: Mapping[str, float] = field(default_factory=FrozenMap)  # of each operator
-    pinned: Mapping[str, str] = field(default_factory=FrozenMap)  # operator: its node
+    branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
+    places: str = knob(
+        "auto", "whether to decide placements; auto: if machines have names", choices=("auto", "yes", "no")
+    )
+    delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap)
+    state_bytes: Mapping[str, float] = field(default_factory=FrozenMap)
+    pinned: Mapping[str, str] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         freeze_tables(self)
         if not isinstance(self.pinned, Mapping) or not all(isinstance(n, str) for n in self.pinned.values()):
-            raise KnobError(f"pinned = {self.pinned!r}", expected="{operator: node}", fix="correct it")
+            raise ArgumentError(
+                f"pinned = {self.pinned!r}", expected="{operator: node}", fix="as in {'source': 'node-1'}"
+            )
         object.__setattr__(self, "pinned", FrozenMap(self.pinned))
         if self.response == self.cost == self.downtime == 0:
-            raise KnobError("all weights 0", expected="one above 0", fix="say what counts")
+            raise ArgumentError("all weights 0", expected="one above 0", fix="set a weight")
+        if self.places == "yes":
+            object.__setattr__(self, "needs", frozenset({"parallelism", "placement"}))
 
-    def init(self, topology: Topology, seed: int = 0) -> State:
-        return State(topology)
+    def init(self, topology: Topology, seed: int = 0) -> EdrpState:
+        """Return the initial state, as described in `dspkit.Policy`."""
+        return EdrpState(topology)
 
-    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
+    def step(self, state: EdrpState, snapshot: Snapshot) -> tuple[EdrpState, Decision]:
+        """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         now = snapshot.deployment
         if not state.due:
-            state = state._replace(due=snapshot.t - snapshot.window_s + self.period_s)
+            state = state._replace(due=snapshot.t - snapshot.window_s + self.decision_interval_s)
         state = self._heard(state, snapshot)
         if snapshot.t + 1e-9 < state.due:
             return state, Decision(now, {"rule": "measures"})
-        late = max(1, math.ceil((snapshot.t - state.due) / self.period_s + 1e-9))
-        state = state._replace(due=state.due + self.period_s * late)
+        late = max(1, math.ceil((snapshot.t - state.due) / self.decision_interval_s + 1e-9))
+        state = state._replace(due=state.due + self.decision_interval_s * late)
         if not state.rates or snapshot.downtime_s >= snapshot.window_s:
-            return state, Decision(now, {"rule": "nothing is measured yet, or a change is under way"})
-        machines = known(snapshot)
+            return state, Decision(now, {"rule": "nothing is measured yet, or a change is in progress"})
+        machines = () if self.places == "no" else known_nodes(snapshot)
         places = placed(state.topology, now, machines) if machines else {}
         try:
-            moves = self.problem(state, machines)
-            found = self._solve(state, moves, now, places)
+            problem = self.problem(state, machines)
+            found = self._solve(state, problem, now, places)
         except InfeasibleError as error:
             return self._next(state), Decision(now, {"rule": "nothing can run", "because": str(error)})
-        target = self._deployed(state.topology, now, places, found, bool(machines) and bool(snapshot.nodes))
+        target = self._deployed(
+            state.topology, now, places, found, bool(machines) and (bool(snapshot.nodes) or self.places == "yes")
+        )
         metrics = found.metrics
         why = {
-            "status": found.status, "R": metrics.response_s, "cost": metrics.cost, "downtime": found.downtime_s,
-            "loss": found.loss, "gap": found.gap, "rates": {n: round(r, 6) for n, r in state.rates.items()},
+            "status": found.status,
+            "R": metrics.response_s,
+            "cost": metrics.cost,
+            "downtime": found.downtime_s,
+            "loss": found.loss,
+            "gap": found.gap,
+            "rates": {n: round(r, 6) for n, r in state.rates.items()},
             "actions": {o: a for o, a in found.actions.items() if a != "none"},
-        }  # fmt: skip
+        }
         return self._next(state), Decision(target, why)
 
-    def problem(self, state: State, machines: tuple[str, ...]) -> Downtime:
-        """What is known, as a problem with replicas and the downtime of its changes."""
+    def problem(self, state: EdrpState, machines: tuple[str, ...]) -> Problem:
+        """Return the placement problem with replication and downtime that results from the measurements.
+
+        Parameters
+        ----------
+        state : EdrpState
+            The measurements.
+        machines : tuple of str
+            The nodes.
+
+        Examples
+        --------
+        >>> policy = EDRP()
+        >>> policy.problem(policy.init(Topology.chain("a", "b")), ("n1", "n2")).network.nodes
+        ('n1', 'n2')
+        """
         topology = state.topology
         offered = {n: c / state.seconds for n, c in state.offered.items()} if state.seconds else {}
         load = {n: offered.get(n, 0.0) for n in topology.order}
@@ -142,57 +196,64 @@ class Edrp(Knobs):
         app = Application(names, topology.edges, 1, 0.0, [sent[e] for e in topology.edges] or 0.0)
         nodes = machines or (ANYWHERE,)
         far = [[0.0 if a == b else delay(self.delays, a, b) for b in nodes] for a in nodes]
-        room = float(self.slots) if machines else float(self.replicas * len(names))
+        room = float(self.slots_per_node) if machines else float(self.max_parallelism * len(names))
         pins = {o: n for o, n in self.pinned.items() if o in names and n in nodes}
-        problem = ReplicaProblem(
-            Problem(app, Network(nodes, far, room), pins),
-            [min(self.replicas, topology[n].max_parallelism) for n in names],
+        replication = Replication(
+            [min(self.max_parallelism, topology[n].max_parallelism) for n in names],
             [state.rates.get(n, math.inf) for n in names],
             source_rate_per_s={n: load[n] for n in topology.sources},
         )
         state_bytes = [self.state_bytes.get(n, 0.0) for n in names]
-        return Downtime(problem, state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self.sync_s, model=self.model)
+        change = Downtime(state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self.sync_s, model=self.model)
+        return Problem(app, Network(nodes, far, room), pins, replication, change)
 
     def _solve(
-        self, state: State, moves: Downtime, now: Deployment, places: Mapping[tuple[str, int], str]
-    ) -> ElasticAnswer:
-        weights = ElasticWeights(self.response, self.cost, self.downtime)
+        self, state: EdrpState, problem: Problem, now: Deployment, places: Mapping[tuple[str, int], str]
+    ) -> Solution:
+        weights = Weights(self.response, cost=self.cost, downtime=self.downtime)
         if not state.begun and self.begin == "free":
             weights = FIRST
         running = {n: tuple(places.get((n, i), ANYWHERE) for i in range(k)) for n, k in now.parallelism.items()}
-        limits = Limits(self.most_s, self.most_price, self.most_downtime_s)
-        settings: dict[str, Any] = {"solver": "own", "branches": self.branches}
+        limits = Limits(self.target_latency_s, self.max_cost, self.max_downtime_s)
         try:
-            return adapt(moves, running, weights, limits, restricted=self.restricted, **settings)
+            return solve(
+                problem, weights, limits=limits, running=running, restricted=self.restricted, branches=self.branches
+            )
         except PlacementError as error:  # no first deployment within these branches
             if isinstance(error, InfeasibleError):
                 raise
             raise InfeasibleError(str(error), expected="a deployment", fix="allow more branches") from error
 
-    def _heard(self, state: State, snapshot: Snapshot) -> State:
-        """With one window more."""
+    def _heard(self, state: EdrpState, snapshot: Snapshot) -> EdrpState:
+        """Return the measurements with one more window."""
         rates = {n: m.true_rate for n, m in snapshot.operators.items() if m.true_rate}
         sends = {e: s for e in state.topology.edges if (s := snapshot.selectivity(e)) is not None}
         offered = dict(state.offered)
         for n, rate in snapshot.source_rates.items():
             offered[n] = offered.get(n, 0.0) + rate * snapshot.window_s
         return state._replace(
-            rates=FrozenMap({**state.rates, **rates}), sends=FrozenMap({**state.sends, **sends}),
-            offered=FrozenMap(offered), seconds=state.seconds + snapshot.window_s,
-        )  # fmt: skip
+            rates=FrozenMap({**state.rates, **rates}),
+            sends=FrozenMap({**state.sends, **sends}),
+            offered=FrozenMap(offered),
+            seconds=state.seconds + snapshot.window_s,
+        )
 
-    def _next(self, state: State) -> State:
-        """A new period."""
+    def _next(self, state: EdrpState) -> EdrpState:
+        """Begin a new period."""
         return state._replace(begun=True, offered=FrozenMap(), seconds=0.0)
 
     def _deployed(
-        self, topology: Topology, now: Deployment, places: Mapping[tuple[str, int], str], found: ElasticAnswer,
+        self,
+        topology: Topology,
+        now: Deployment,
+        places: Mapping[tuple[str, int], str],
+        found: Solution,
         tell: bool,
-    ) -> Deployment:  # fmt: skip
-        """The answer as a deployment: replicas that stay on their node keep their numbers where they can."""
+    ) -> Deployment:
+        """Return the solution as a deployment; replicas that remain on their node keep their numbers if possible."""
         counts: dict[str, int] = {}
         placement: dict[tuple[str, int], str] = {}
-        for name, nodes in found.named.items():
+        for name, nodes in found.nodes.items():
             count = topology.clip({name: len(nodes)})[name]
             left = [*nodes, *(nodes[i % len(nodes)] for i in range(count - len(nodes)))]
             homes: list[str | None] = [places.get((name, i)) for i in range(count)]

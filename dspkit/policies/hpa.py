@@ -1,16 +1,16 @@
-r"""Kubernetes' Horizontal Pod Autoscaler, one for each operator, on the CPU that its instances use [k8s2024hpa].
+r"""Kubernetes' Horizontal Pod Autoscaler, one per operator, on the CPU use of its instances [k8s2024hpa].
 
-    | Kubernetes | here |
-    |---|---|
-    | desiredReplicas = ceil(currentReplicas x currentMetric / desiredMetric) | `desired` |
-    | averageUtilization, tolerance | `target`, `tolerance` |
-    | stabilizationWindowSeconds of scaleUp, scaleDown | `up_stabilise_s`, `down_stabilise_s` |
-    | policies of scaleUp: Pods, Percent; periodSeconds | `up_pods`, `up_percent`; `period_s` |
-    | sync period, initial readiness delay | `sync_s`, `ready_s` |
+| Kubernetes | here |
+|---|---|
+| desiredReplicas = ceil(currentReplicas x currentMetric / desiredMetric) | `desired` |
+| averageUtilization, tolerance | `target_utilisation`, `tolerance` |
+| `stabilizationWindowSeconds` of scaleUp, scaleDown | `scale_out_stabilisation_s`, `scale_in_stabilisation_s` |
+| policies of scaleUp: Pods, Percent; periodSeconds | `up_pods`, `up_percent`; `up_period_s` |
+| sync period, initial readiness delay | `decision_interval_s`, `ready_s` |
 
-Constants are the published defaults; `target` has none (Kubernetes' examples take 50 to 80 %). A pod is an instance
-that asks for one core. Snapshots have one CPU use for all instances of an operator: what those use that just started is
-taken to be nothing. An operator whose meter is silent altogether stays as it is, as Kubernetes does without metrics.
+Constants are the published defaults; `target_utilisation` has none (Kubernetes' examples take 50 to 80 %). A pod is an
+instance that requests one core. Snapshots have one CPU use for all instances of an operator: that of instances which
+just started is taken as zero. An operator without metrics keeps its instances, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ..core import Decision, OperatorMetrics, Snapshot, Topology
-from ..errors import KnobError
-from ..frozen import FrozenMap
-from ..knobs import Knobs, knob
+from ..core import Decision, FrozenMap, KnobError, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
+from ._signals import mean_use, signal_knob
 
-_SAME = 1e-9  # what divides may miss a whole number by
+_SAME = 1e-9  # tolerance of rounding errors
 
 
 class Past(NamedTuple):
-    """What the scaler of one operator remembers."""
+    """The memory of the scaler of one operator."""
 
     running: int
-    wished: tuple[tuple[float, int], ...] = ()  # recommendations: when, how many
-    came: tuple[tuple[float, int], ...] = ()  # changes of what runs: when, by how many
+    recommendations: tuple[tuple[float, int], ...] = ()  # (time, instances)
+    changes: tuple[tuple[float, int], ...] = ()  # (time, difference of instances)
 
 
-class State(NamedTuple):
+class HPAState(NamedTuple):
+    """The last tick, and the memory of each operator's scaler."""
+
     topology: Topology
     tick: int = -1
     operators: Mapping[str, Past] = FrozenMap[str, Past]()
@@ -51,11 +51,10 @@ def desired(
     missing: int = 0,
     unready: int = 0,
 ) -> int:
-    """Replicas for the CPU that those use which are metered and ready, together, in cores.
+    """Return the number of replicas for the total CPU use, in cores, of those that are metered and ready.
 
-    With missing meters: their pods count as using the target where that would scale in, and as idle where it would
-    scale out. Those not ready yet count as idle where it would scale out and not at all else. Neither may turn the
-    direction.
+    Replicas without metrics count as using the target in a scale-in, and as idle in a scale-out. Those not ready count
+    as idle in a scale-out, and not at all otherwise. Neither may reverse the direction.
 
     >>> desired(4, 3.2, 0.5), desired(4, 2.1, 0.5), desired(4, 0.9, 0.5)
     (7, 4, 2)
@@ -77,54 +76,88 @@ def desired(
 
 
 @dataclass(frozen=True)
-class HPA(Knobs):
-    r"""$p' = \lceil p \cdot cpu / target \rceil$ for each operator by itself; slower down than up.
+class HPA(PolicyKnobs):
+    r"""Scale each operator by itself to $p' = \lceil p \cdot cpu / target \rceil$, slower down than up.
 
-    A ratio within `tolerance` of 1 changes nothing. Of the recommendations of the last `down_stabilise_s` the greatest
-    holds a scale-in back; a scale-out grows by the greater of `up_pods` and `up_percent` in `period_s`.
+    A ratio within `tolerance` of 1 changes nothing. The greatest recommendation of the last `scale_in_stabilisation_s`
+    limits a scale-in; a scale-out is limited by the greater of `up_pods` and `up_percent` in `up_period_s`.
     """
 
     name: ClassVar[str] = "hpa"
+    needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[str] = "k8s2024hpa"
-    target: float = knob(0.7, "CPU of an instance to aim at, share of a core", low=0.05, high=1.0)
+    paper_run_s: ClassVar[float] = 600.0
+    target_utilisation: float = knob(
+        0.7,
+        "CPU of an instance to aim at, share of a core",
+        low=0.05,
+        high=1.0,
+        source="averageUtilization, without a default",
+    )
     tolerance: float = knob(0.1, "ratio to 1 within which nothing changes", low=0.0, high=1.0, source="0.1")
-    sync_s: float = knob(15.0, "time between decisions", low=1.0, high=600.0, unit="s", source="15 s")
-    down_stabilise_s: float = knob(
-        300.0, "the greatest wish of this time holds a scale-in back", low=0.0, high=3600.0, unit="s", source="300 s"
+    decision_interval_s: float = knob(
+        15.0, "time between decisions", low=1.0, high=600.0, unit="s", pace="duration", source="sync period, 15 s"
     )
-    up_stabilise_s: float = knob(
-        0.0, "the least wish of this time holds a scale-out back", low=0.0, high=3600.0, unit="s", source="0 s"
+    scale_in_stabilisation_s: float = knob(
+        300.0,
+        "time whose greatest recommendation limits a scale-in",
+        low=0.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
+        source="stabilizationWindowSeconds, 300 s",
     )
-    up_pods: int = knob(4, "instances that may come in a period", low=0, high=1000, source="4")
-    up_percent: float = knob(100.0, "or this part of those at its start, %", low=0.0, high=1000.0, source="100 %")
-    period_s: float = knob(15.0, "that period", low=1.0, high=1800.0, unit="s", source="15 s")
-    ready_s: float = knob(30.0, "an instance is not ready until then", low=0.0, high=600.0, unit="s", source="30 s")
-    signal: str = knob(
-        "auto", "what counts: CPU, busy time, or CPU where it is measured", choices=("auto", "cpu", "busy")
+    scale_out_stabilisation_s: float = knob(
+        0.0,
+        "time whose least recommendation limits a scale-out",
+        low=0.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
+        source="stabilizationWindowSeconds, 0 s",
     )
+    up_pods: int = knob(4, "instances that may be added per period", low=0, high=1000, source="4")
+    up_percent: float = knob(100.0, "or share of the instances at its start, %", low=0.0, high=1000.0, source="100 %")
+    up_period_s: float = knob(
+        15.0,
+        "the period of `up_pods` and `up_percent`",
+        low=1.0,
+        high=1800.0,
+        unit="s",
+        pace="duration",
+        source="periodSeconds, 15 s",
+    )
+    ready_s: float = knob(
+        30.0, "time until a new instance is ready", low=0.0, high=600.0, unit="s", pace="duration", source="30 s"
+    )
+    signal: str = signal_knob()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.up_pods and not self.up_percent:
-            raise KnobError("up_pods=0, up_percent=0", expected="one above 0", fix="else it never scales out")
+            raise KnobError(
+                "up_pods=0, up_percent=0", expected="one above 0", fix="set one, as otherwise it never scales out"
+            )
 
-    def init(self, topology: Topology, seed: int = 0) -> State:
-        return State(topology)
+    def init(self, topology: Topology, seed: int = 0) -> HPAState:
+        """Return the initial state, as described in `dspkit.Policy`."""
+        return HPAState(topology)
 
-    def step(self, state: State, snapshot: Snapshot) -> tuple[State, Decision]:
+    def step(self, state: HPAState, snapshot: Snapshot) -> tuple[HPAState, Decision]:
+        """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         now, t = snapshot.deployment, snapshot.t
         past = {n: self._seen(state.operators.get(n), k, snapshot) for n, k in now.parallelism.items()}
-        tick = math.floor(t / self.sync_s + _SAME)
+        tick = math.floor(t / self.decision_interval_s + _SAME)
         if tick == state.tick:
             return state._replace(operators=FrozenMap(past)), Decision(now, {"rule": "waits for its next look"})
         wanted, use, wished = {}, {}, {}
         for name in state.topology.order:
             metrics, k = snapshot.operators.get(name), now.parallelism[name]
-            cores = None if metrics is None else self._used(metrics)
-            if metrics is None or cores is None:
+            share = mean_use(metrics, self.signal)
+            if metrics is None or share is None:
                 continue
-            use[name] = round(cores / metrics.parallelism, 4)
-            wish = self._desired(k, cores, metrics, past[name], t)
+            use[name] = round(share, 4)
+            wish = self._desired(k, share * metrics.parallelism, metrics, past[name], t)
             past[name] = self._with(past[name], wish, t)
             wished[name] = wish
             wanted[name] = self._limited(past[name], k, wish, t)
@@ -132,40 +165,36 @@ class HPA(Knobs):
         why: dict[str, Any] = {"use of a core": use, "recommended": wished}
         if silent := [n for n in state.topology.order if n not in use]:
             why["no data"] = silent
-        return State(state.topology, tick, FrozenMap(past)), Decision(target, why)
+        return HPAState(state.topology, tick, FrozenMap(past)), Decision(target, why)
 
     def _desired(self, k: int, cores: float, metrics: OperatorMetrics, past: Past, t: float) -> int:
         missing = max(0, k - metrics.parallelism)
-        fresh = sum(by for at, by in past.came if by > 0 and t - at < self.ready_s - _SAME)
+        fresh = sum(by for at, by in past.changes if by > 0 and t - at < self.ready_s - _SAME)
         unready = min(fresh, max(0, metrics.parallelism - 1))
-        return desired(k, cores, self.target, self.tolerance, missing=missing, unready=unready)
-
-    def _used(self, metrics: OperatorMetrics) -> float | None:
-        """Cores that the metered instances use together."""
-        if self.signal == "busy" or (self.signal == "auto" and metrics.cpu is None):
-            return metrics.utilisation * metrics.parallelism
-        return metrics.cpu
+        return desired(k, cores, self.target_utilisation, self.tolerance, missing=missing, unready=unready)
 
     def _seen(self, past: Past | None, k: int, snapshot: Snapshot) -> Past:
         if past is None:
             return Past(k)
-        t, longest = snapshot.t, max(self.period_s, self.ready_s)
-        began = t - snapshot.window_s  # what shows now was changed then
-        came = past.came if k == past.running else (*past.came, (began, k - past.running))
-        return Past(k, past.wished, tuple(c for c in came if t - c[0] < longest))
+        t, longest = snapshot.t, max(self.up_period_s, self.ready_s)
+        began = t - snapshot.window_s  # a change that appears now was made then
+        known = past.changes if k == past.running else (*past.changes, (began, k - past.running))
+        return Past(k, past.recommendations, tuple(c for c in known if t - c[0] < longest))
 
     def _with(self, past: Past, wish: int, t: float) -> Past:
-        longest = max(self.down_stabilise_s, self.up_stabilise_s)
-        return past._replace(wished=(*(w for w in past.wished if t - w[0] < longest - _SAME), (t, wish)))
+        longest = max(self.scale_in_stabilisation_s, self.scale_out_stabilisation_s)
+        return past._replace(
+            recommendations=(*(w for w in past.recommendations if t - w[0] < longest - _SAME), (t, wish))
+        )
 
     def _limited(self, past: Past, k: int, wish: int, t: float) -> int:
-        """The wish, stabilised and within what may come in a period."""
+        """Return the recommendation after stabilisation, and within the growth of a period."""
 
         def since(seconds: float) -> list[int]:
-            return [n for at, n in past.wished if t - at < seconds - _SAME] + [wish]
+            return [n for at, n in past.recommendations if t - at < seconds - _SAME] + [wish]
 
-        low, high = min(since(self.up_stabilise_s)), max(since(self.down_stabilise_s))
-        stable = min(max(k, low), high)  # nobody goes while the wish was higher, nobody comes while it was lower
-        start = k - sum(by for at, by in past.came if by > 0 and t - at < self.period_s - _SAME)
+        low, high = min(since(self.scale_out_stabilisation_s)), max(since(self.scale_in_stabilisation_s))
+        stable = min(max(k, low), high)  # no removal below higher, no addition above lower recommendations
+        start = k - sum(by for at, by in past.changes if by > 0 and t - at < self.up_period_s - _SAME)
         most = max(start + self.up_pods, math.ceil(start * (1 + self.up_percent / 100) - _SAME))
         return min(stable, max(k, most))

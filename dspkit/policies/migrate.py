@@ -1,4 +1,4 @@
-"""Topology-aware strategies that Stela was compared with: instances that run move to the new machines; none is made."""
+"""Topology-aware strategies that Stela was compared with: existing instances move to new machines; none is added."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ..core import Deployment
-from ..etp import ORDERS, migrate, slots, without
-from ..knobs import knob
+from ..core import Deployment, knob
+from ..etp import ORDERS, migrate, place_without, slots
 from .on_demand import OnDemand, Situation
 
 
@@ -17,23 +16,38 @@ from .on_demand import OnDemand, Situation
 class Migrate(OnDemand):
     """On request, move the instances of the operators that come first in some order to the new machines.
 
-    Least link load stands for the adaptive Storm scheduler that Stela was measured against. When machines leave, those
-    with the fewest instances go, and only their instances move (the paper says nothing of it).
+    Least link load represents the adaptive Storm scheduler that Stela was compared with. On scale-in, the machines
+    with the fewest instances are removed, and only their instances move (the paper does not state this).
+
+    Parameters
+    ----------
+    requests : tuple of ScaleOut or ScaleIn
+        The requests for machines.
+    trigger : Policy, optional
+        A policy whose decisions become requests.
+    machines : tuple of str
+        All machines, in the order in which they are added.
+
+    Examples
+    --------
+    >>> Migrate(order="centrality").name
+    'migrate'
     """
 
     name: ClassVar[str] = "migrate"
-    order: str = knob("least link load", "which operators' instances move", choices=ORDERS)
+    needs: ClassVar[frozenset[str]] = frozenset({"workers", "placement"})
+    order: str = knob("least link load", "order in which operators' instances move", choices=ORDERS)
 
-    def out(self, now: Situation, new: Sequence[str]) -> tuple[Deployment, dict[str, Any]]:
-        count = slots(now.deployment.instances, len(now.machines), len(new))
-        places = migrate(now.topology, now.rates, now.placement, new, count, self.order)
-        moved = Counter(i[0] for i, m in now.placement.items() if places[i] != m)
-        return replace(now.deployment, placement=places), {"rule": self.order, "instances moved": dict(moved)}
+    def scale_out(self, situation: Situation, new: Sequence[str]) -> tuple[Deployment, dict[str, Any]]:
+        count = slots(situation.deployment.instances, len(situation.machines), len(new))
+        places = migrate(situation.topology, situation.rates, situation.placement, new, count, self.order)
+        moved = Counter(i[0] for i, m in situation.placement.items() if places[i] != m)
+        return replace(situation.deployment, placement=places), {"rule": self.order, "instances moved": dict(moved)}
 
-    def into(self, now: Situation, count: int) -> tuple[Deployment, dict[str, Any]]:
-        here = Counter(now.placement.values())
-        leaving = sorted(now.machines, key=lambda m: (here[m], now.machines.index(m)))[:count]
-        places = without(now.topology, now.placement, leaving, now.machines, deal="moved")
-        moved = sum(places[i] != m for i, m in now.placement.items())
+    def scale_in(self, situation: Situation, count: int) -> tuple[Deployment, dict[str, Any]]:
+        here = Counter(situation.placement.values())
+        leaving = sorted(situation.machines, key=lambda m: (here[m], situation.machines.index(m)))[:count]
+        places = place_without(situation.topology, situation.placement, leaving, situation.machines, deal="moved")
+        moved = sum(places[i] != m for i, m in situation.placement.items())
         why = {"rule": "the emptiest machines leave", "leave": leaving, "instances moved": moved}
-        return replace(now.deployment, placement=places), why
+        return replace(situation.deployment, placement=places), why

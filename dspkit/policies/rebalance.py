@@ -1,4 +1,4 @@
-"""Storm's default when machines join or leave: everybody is dealt out anew; which machines leave is drawn by lot."""
+"""Storm's default when machines are added or removed: all instances are assigned again, and removals are random."""
 
 from __future__ import annotations
 
@@ -6,38 +6,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ..core import Deployment
-from ..etp import rebalance, without
-from ..knobs import knob
+from ..core import Deployment, knob
+from ..etp import place_without, rebalance
 from .on_demand import OnDemand, Situation
 
 
 @dataclass(frozen=True)
 class Rebalance(OnDemand):
-    """On request, forget all places and deal all instances over all machines in turn, as Storm does by default.
+    """On request, assign all instances to all machines in turn, as Storm does by default.
 
-    No instance is made. Machines that leave are drawn at random, all alike, from the run's seed.
+    No instance is added. Machines to remove are drawn at random, with equal probability, from the run's seed.
+
+    Parameters
+    ----------
+    requests : tuple of ScaleOut or ScaleIn
+        The requests for machines.
+    trigger : Policy, optional
+        A policy whose decisions become requests.
+    machines : tuple of str
+        All machines, in the order in which they are added.
+
+    Examples
+    --------
+    >>> Rebalance(deal="moved").name
+    'rebalance'
     """
 
     name: ClassVar[str] = "rebalance"
+    needs: ClassVar[frozenset[str]] = frozenset({"workers"})
     deal: str = knob(
         "all",
-        "when machines leave: who is dealt anew, all or only those whose machine goes",
+        "on scale-in, whether all instances are assigned again, or only those of removed machines",
         choices=("all", "moved"),
     )
-    draw: int = knob(0, "which random draw of machines that leave", low=0, high=2**31 - 1)
+    draw: int = knob(0, "number of the random draw of machines to remove", low=0, high=2**31 - 1)
 
-    def out(self, now: Situation, new: Sequence[str]) -> tuple[Deployment, dict[str, Any]]:
-        places = rebalance(now.topology, now.deployment.parallelism, [*now.machines, *new])
-        moved = sum(places[i] != m for i, m in now.placement.items())
-        return replace(now.deployment, placement=places), {"rule": "deal all in turn", "instances moved": moved}
+    def scale_out(self, situation: Situation, new: Sequence[str]) -> tuple[Deployment, dict[str, Any]]:
+        places = rebalance(situation.topology, situation.deployment.parallelism, [*situation.machines, *new])
+        moved = sum(places[i] != m for i, m in situation.placement.items())
+        return replace(situation.deployment, placement=places), {"rule": "deal all in turn", "instances moved": moved}
 
-    def into(self, now: Situation, count: int) -> tuple[Deployment, dict[str, Any]]:
+    def scale_in(self, situation: Situation, count: int) -> tuple[Deployment, dict[str, Any]]:
         import numpy as np
 
-        seed = now.seed if isinstance(now.seed, list) else [now.seed]
-        drawn = np.random.default_rng([*seed, self.draw]).choice(len(now.machines), count, replace=False)
-        leaving = [now.machines[i] for i in sorted(drawn.tolist())]
-        places = without(now.topology, now.placement, leaving, now.machines, deal=self.deal)
-        moved = sum(places[i] != m for i, m in now.placement.items())
-        return replace(now.deployment, placement=places), {"leave, by lot": leaving, "instances moved": moved}
+        seed = situation.seed if isinstance(situation.seed, list) else [situation.seed]
+        drawn = np.random.default_rng([*seed, self.draw]).choice(len(situation.machines), count, replace=False)
+        leaving = [situation.machines[i] for i in sorted(drawn.tolist())]
+        places = place_without(situation.topology, situation.placement, leaving, situation.machines, deal=self.deal)
+        moved = sum(places[i] != m for i, m in situation.placement.items())
+        return replace(situation.deployment, placement=places), {"leave, at random": leaving, "instances moved": moved}

@@ -1,4 +1,4 @@
-"""What the two engines have in common: how they are told what runs, and what they give back."""
+"""The interface between a simulated job and the engine that runs it: layouts and loads in, sums over a window out."""
 
 from __future__ import annotations
 
@@ -6,59 +6,60 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core import Latency
-from .layout import Array, Layout
+from ..core.typing import Array
+from .layout import Layout
 
-SHARES = (0.5, 0.95, 0.99)  # the percentiles that a Latency holds
+SHARES = (0.5, 0.95, 0.99)  # the percentiles of a Latency
 
 
 @dataclass
-class Window:
+class WindowSums:
     """Sums over one window, in records, seconds and both multiplied. i is an operator, e an edge, j a node."""
 
-    arrived: Array  # [i] at the operator's queue, those it refused included
-    done: Array  # [i]
+    arrived: Array  # [i] at the operator's queue, refused records included
+    done: Array  # [i] processed
     dropped: Array  # [i] refused or lost
     busy: Array  # [i] instance-seconds spent on records, waiting for cores and for an external server included
-    blocked: Array  # [i] instance-seconds held back by what it feeds
+    blocked: Array  # [i] instance-seconds of back-pressure from downstream
     cpu: Array  # [i] core-seconds
     waited_s: Array  # [i] mean time of a record from its arrival at the queue to the start of its service; NaN if none
     sent: Array  # [e]
     cores: Array  # [j] core-seconds in use
-    ended: float  # source records whose processing ended, each counted once
-    stopped: float  # seconds in which some operator stood still
+    ended: float  # source records that were processed to their end, each counted once
+    stopped: float  # seconds in which some operator was paused
     queue: Array  # [i] records waiting or in service at the end
-    latency: Latency | None  # from leaving the source's log to the sink; None if nothing came out
+    latency: Latency | None  # from leaving the source's log to the sink; None if no record reached a sink
     event_latency: Latency | None  # the same, and the wait in the log
 
 
 class Engine(Protocol):
-    """Plays a job forward. The same seed and the same calls give the same windows, bit for bit."""
+    """Simulation of one job. The same seed and the same calls give the same windows, bit for bit."""
 
     def change(self, layout: Layout) -> None:
-        """Another layout from now on. Records stay where they wait; those in service are finished or begun anew."""
+        """Use another layout from now on. Records stay where they wait; those in service are finished or restarted."""
 
     def pause(self, seconds: Array) -> None:
-        """Operator i starts nothing for `seconds[i]` from now on; a pause that goes on is replaced if longer."""
+        """Pause operator i for `seconds[i]` from now on; a longer pause replaces one that has not ended."""
 
     def hold(self, count: Array, seconds: Array) -> None:
-        """`count[j, i]` of operator i's instances on node j start nothing for `seconds[i]`; the others go on.
+        """Pause `count[j, i]` of operator i's instances on node j for `seconds[i]`; the others continue.
 
-        Where processes are told apart, it is `count[p, j, i]`, as in `Layout.inside`.
-        If some stand still already, they and these wait for the longer of both times.
+        With worker processes the index is `count[p, j, i]`, as in `Layout.inside`. Instances that are paused already,
+        and these, wait for the longer of both times.
         """
 
     def lose(self, share: Array) -> None:
-        """Of what waits at operator i, this share is lost, as when a node dies."""
+        """Lose this share of what waits at operator i, as when a node dies."""
 
     def play(self, rates: Array, dt: Array, noise: Array) -> None:
-        """Go on for `sum(dt)` seconds; in tick m, `rates[m, i]` records/s reach source i (0 for the others).
+        """Simulate `sum(dt)` seconds; in tick m, `rates[m, i]` records/s reach source i (0 for the others).
 
         `noise[i]` multiplies service times.
         """
 
-    def window(self) -> Window:
-        """What was played since the last call."""
+    def window(self) -> WindowSums:
+        """Return the sums since the last call."""
 
     @property
     def mass(self) -> float:
-        """Source records inside whose processing has not ended; offered = ended + dropped + this."""
+        """Source records inside whose processing has not ended; offered = ended + dropped + mass."""

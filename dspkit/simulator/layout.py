@@ -1,4 +1,4 @@
-"""A topology, its plant and a deployment as arrays of numbers, which is what the compiled engines take.
+"""A topology, its plant and a deployment as arrays of numbers, the input of the compiled engines.
 
 Operators are counted in topological order, edges in the topology's order, nodes in the plant's.
 """
@@ -8,21 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Deployment, Topology
-from ..errors import DeploymentError
-from ..plant import Places, Plant, Scheduler, Seats, Skew, seats
-from ..plant.faults import NodeDown, NodeSlow
+from ..core import Deployment, DeploymentError, Topology
+from ..core.typing import Array
+from .system import NodeDown, NodeSlow, Places, Plant, ProcessAssignment, Scheduler, Skew, assign_processes
 
-Array = np.ndarray[Any, np.dtype[Any]]
 LAW = {"exponential": 0, "deterministic": 1, "gamma": 2}
 
 
-class Graph(NamedTuple):
-    """The topology: edge e goes from operator `start[e]` to `end[e]`; operator i's edges lie side by side in lists.
+class IndexedGraph(NamedTuple):
+    """The topology by index: edge e goes from operator `start[e]` to `end[e]`.
 
     Incoming edges of i are `into[into_at[i]:into_at[i + 1]]`, outgoing ones `out[out_at[i]:out_at[i + 1]]`.
     """
@@ -36,36 +34,37 @@ class Graph(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What holds while deployment and faults stay the same. i is an operator, e an edge, j a node."""
+    """Parameters of the engines, constant while deployment and faults are. i is an operator, e an edge, j a node."""
 
-    instances: Array  # [i] how many run
-    seconds: Array  # [i] of one instance at speed 1 for a record, scalability law included, external call apart
-    io: Array  # [i] part of these that takes no CPU
+    instances: Array  # [i] number of instances
+    seconds: Array  # [i] per record, of one instance at speed 1; with the scalability law, without the external call
+    io: Array  # [i] share of these that takes no CPU
     law: Array  # [i] 0 exponential, 1 deterministic, 2 gamma
     cv: Array  # [i] coefficient of variation of service times
-    call: Array  # [i] seconds of the external server for each record, 0 where there is none
-    room: Array  # [i] records that the queue holds, over all instances; inf where it is endless
-    drops: Array  # [i] whether a full queue refuses, instead of holding back who feeds it
+    call: Array  # [i] seconds of the external server per record, 0 without one
+    room: Array  # [i] capacity of the queue in records, over all instances; inf if unbounded
+    drops: Array  # [i] whether a full queue drops records instead of blocking the senders
     split: Array  # [i] whether each instance has a queue of its own
-    hottest: Array  # [i] share of the records that instance 0 gets; 0 where all get the same
+    hottest: Array  # [i] share of the records that instance 0 gets; 0 without skew
     selectivity: Array  # [e]
     size: Array  # [e] bytes of a record
-    here: Array  # [j, i] how many of i's instances run on node j
-    inside: Array  # [p, j, i] how many of them in its process p; no p where processes are not told apart
+    node_instances: Array  # [j, i] number of i's instances on node j
+    inside: Array  # [p, j, i] number of them in its process p; empty along p without worker processes
     cores: Array  # [j] that instances share; 0 while the node is down
     speed: Array  # [j]
     delay: Array  # [j, j] seconds from node to node
-    bandwidth: Array  # [j, j] bytes/s from node to node, inf where nothing limits
+    bandwidth: Array  # [j, j] bytes/s from node to node, inf without a limit
 
 
 @lru_cache(maxsize=64)
-def graph(topology: Topology) -> Graph:
+def index_topology(topology: Topology) -> IndexedGraph:
+    """Return the topology by index."""
     index = {name: i for i, name in enumerate(topology.order)}
     start = np.array([index[u] for u, _ in topology.edges], dtype=np.int64)
     end = np.array([index[v] for _, v in topology.edges], dtype=np.int64)
     into, into_at = _lists(end, len(index))
     out, out_at = _lists(start, len(index))
-    return Graph(start, end, into, into_at, out, out_at)
+    return IndexedGraph(start, end, into, into_at, out, out_at)
 
 
 def _lists(ends: Array, n: int) -> tuple[Array, Array]:
@@ -74,7 +73,7 @@ def _lists(ends: Array, n: int) -> tuple[Array, Array]:
 
 
 def busiest_share(hottest: Array, instances: Array) -> Array:
-    """Share of an operator's records that its busiest instance gets: the hot one, or one of the others."""
+    """Return the share of an operator's records that its busiest instance gets: the hot one, or one of the others."""
     k = np.maximum(1, instances)
     others = np.divide(1 - hottest, k - 1, out=np.ones(len(k)), where=k > 1)
     return np.where(hottest > 0, np.maximum(hottest, others), 1 / k)
@@ -83,9 +82,9 @@ def busiest_share(hottest: Array, instances: Array) -> Array:
 def places(
     topology: Topology, plant: Plant, deployment: Deployment, scheduler: Scheduler, down: Sequence[str] = ()
 ) -> dict[tuple[str, int], str]:
-    """Where each instance runs: where the deployment says so, else where the scheduler puts it.
+    """Return the node of each instance: as the deployment places it, otherwise as the scheduler does.
 
-    With `workers=n` the scheduler has the first n nodes, and never those that are `down` while others are up.
+    With `workers=n` the scheduler gets the first n nodes, without those that are `down` while others are up.
     """
     names = list(plant.nodes)
     if deployment.workers is not None and deployment.workers > len(names):
@@ -105,13 +104,13 @@ def places(
             raise DeploymentError(
                 f"placement of instance {index} of {operator!r} on {node!r}",
                 expected=f"one of the nodes {', '.join(map(repr, names))}",
-                fix="correct the name, or add the node to the plant",
+                fix="place on a node of the plant, or add the node to it",
             )
     if set(chosen) != {(name, i) for name, k in deployment.parallelism.items() for i in range(k)}:
         raise DeploymentError(
-            f"a scheduler that placed {len(chosen)} instances",
-            expected=f"each of the {deployment.instances} once",
-            fix="let it return {(operator, index): node} for every instance",
+            f"placements of {len(chosen)} instances by the scheduler",
+            expected=f"one placement per instance, {deployment.instances} in all",
+            fix="return {(operator, index): node} for every instance",
         )
     return chosen
 
@@ -122,9 +121,12 @@ def layout(
     where: Places,
     parallelism: Mapping[str, int],
     t: float = 0.0,
-    seated: Seats | None = None,
+    assigned: ProcessAssignment | None = None,
 ) -> Layout:
-    """The numbers that hold at `t`, faults included; in the processes of `seated`, or as at the start."""
+    """Return the layout at time `t`, active faults included.
+
+    `assigned` gives the worker process of each instance; without it processes are assigned as at the start of a job.
+    """
     order, nodes = topology.order, list(plant.nodes)
     services = [plant.services[name] for name in order]
     k = np.array([parallelism[name] for name in order], dtype=np.int64)
@@ -134,14 +136,14 @@ def layout(
         here[row[node], column[name]] += 1
     inside = np.zeros((0, *here.shape), dtype=np.int64)
     if plant.processes:
-        seated = seats(plant, where, {}) if seated is None else seated
-        inside = np.zeros((1 + max(p for _, p in seated.values()), *here.shape), dtype=np.int64)
-        for (name, _), (node, process) in seated.items():
+        assigned = assign_processes(plant, where, {}) if assigned is None else assigned
+        inside = np.zeros((1 + max(p for _, p in assigned.values()), *here.shape), dtype=np.int64)
+        for (name, _), (node, process) in assigned.items():
             inside[process, row[node], column[name]] += 1
     room = np.array([s.queue_records * n for s, n in zip(services, k, strict=True)])
     for i, name in enumerate(order):
         if not topology.upstream(name) and services[i].overflow == "block":
-            room[i] = math.inf  # the log of a source
+            room[i] = math.inf  # the log of a source is unbounded
     hottest = np.zeros(len(order))
     cores = np.array([node.cores_for_work for node in plant.nodes.values()])
     speed = np.array([node.speed for node in plant.nodes.values()])
@@ -161,14 +163,14 @@ def layout(
         io=np.array([s.io_share for s in services]),
         law=np.array([LAW[s.distribution] for s in services], dtype=np.int64),
         cv=np.array([s.variation for s in services]),
-        call=np.array([1 / s.ceiling_per_s for s in services]),
+        call=np.array([1 / s.external_rate_limit_per_s for s in services]),
         room=room,
         drops=np.array([s.overflow == "drop" for s in services]),
         split=np.array([s.grouping == "split" for s in services]) | (hottest > 0) | (plant.processes > 0),
         hottest=hottest,
         selectivity=np.array([plant.services[u].toward(v) for u, v in topology.edges], dtype=float),
         size=np.array([plant.services[u].record_bytes for u, _ in topology.edges], dtype=float),
-        here=here,
+        node_instances=here,
         inside=inside,
         cores=cores,
         speed=speed,

@@ -1,17 +1,63 @@
-"""Live Spark: everything here needs the `spark` extra, and nothing here imports pyspark before it is used."""
+"""Live Spark: a PySpark job as a Backend. Everything here needs the `spark` extra; pyspark is imported on first use."""
 
-from .cluster import SparkCluster
-from .errors import CheckpointError, ClusterError, FunctionError, QueryError, SchemaError, SessionError, SourceError
+from .errors import (
+    CheckpointError,
+    ClusterError,
+    FunctionError,
+    QueryError,
+    SchemaError,
+    SessionError,
+    SinkError,
+    SourceError,
+    ThreadError,
+)
+from .event_time import EventTime
 from .functions import Function, arrow, dataframe, frame, keyed, sql
-from .java import Java, JavaError, ensure_java
 from .job import SparkJob
-from .source import TraceSource
-from .source_files import FileSource
-from .source_kafka import KafkaSource
-from .source_redis import RedisSource
+from .runtime.cluster import SparkCluster
+from .runtime.java import Java, JavaError, ensure_java
+from .sinks.kafka import KafkaSink
+from .sinks.parquet import ParquetSink
+from .sinks.sink import Sink
+from .sinks.sql import SqlSink
+from .sinks.table import TableSink
+from .sources.files import FileSource
+from .sources.kafka import KafkaSource
+from .sources.redis import RedisSource
+from .sources.trace import TraceSource
+from .windows import EventWindow, windowed
 
 __all__ = [
-    "CheckpointError", "ClusterError", "FileSource", "Function", "FunctionError", "Java", "JavaError", "KafkaSource",
-    "QueryError", "RedisSource", "SchemaError", "SessionError", "SourceError", "SparkCluster", "SparkJob",
-    "TraceSource", "arrow", "dataframe", "ensure_java", "frame", "keyed", "sql",
-]  # fmt: skip
+    "CheckpointError",
+    "ClusterError",
+    "EventTime",
+    "EventWindow",
+    "FileSource",
+    "Function",
+    "FunctionError",
+    "Java",
+    "JavaError",
+    "KafkaSink",
+    "KafkaSource",
+    "ParquetSink",
+    "QueryError",
+    "RedisSource",
+    "SchemaError",
+    "SessionError",
+    "Sink",
+    "SinkError",
+    "SourceError",
+    "SparkCluster",
+    "SparkJob",
+    "SqlSink",
+    "TableSink",
+    "ThreadError",
+    "TraceSource",
+    "arrow",
+    "dataframe",
+    "ensure_java",
+    "frame",
+    "keyed",
+    "sql",
+    "windowed",
+]

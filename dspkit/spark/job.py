@@ -1,4 +1,8 @@
-"""A live PySpark job as a Backend: any policy watches it and rescales its operators while it runs."""
+"""A live PySpark job as a Backend: any policy observes it and rescales its operators while it runs.
+
+`Logs` keeps account of the job's sources: how many records each log has been offered, how many of them were read, and
+the lag between the two.
+"""
 
 from __future__ import annotations
 
@@ -8,76 +12,178 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core import Deployment, Snapshot, Topology
-from ..errors import BackendError, KnobError
-from . import line, nodes, session
-from .checkpoint import Checkpoint
-from .cluster import SparkCluster
-from .collector import Collector
-from .engine import JarEngine, Line
-from .errors import QueryError, SessionError
-from .flow import Flow
+from ..core import ArgumentError, BackendBase, Deployment, DspkitError, Snapshot, Topology
+from ..core.files import given_path
+from ..core.validation import choice
+from .dataflow import plan as line
+from .dataflow import savepoint
+from .dataflow.checkpoint import Checkpoint
+from .dataflow.state import KEPT
+from .errors import CheckpointError, QueryError, SessionError, SinkError
 from .functions import Function
-from .logs import Logs
-from .meter import EVERY_S
-from .snapshots import Window, snapshot
-from .source import TraceSource
-from .supervisor import Engine, Supervisor
-from .workers import Workers
+from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
+from .runtime import processes as nodes
+from .runtime import session, spark_log
+from .runtime.cluster import SparkCluster
+from .runtime.engine import JarEngine, QueryPlan
+from .runtime.flow_control import FlowController
+from .runtime.stragglers import StragglerWatch
+from .runtime.supervisor import Progress, QueryEngine, Supervisor
+from .runtime.workers import Workers
+from .sinks.publisher import Publisher, Target
+from .sinks.sink import Sink
+from .sources.log import LogSource, LogTailer
+from .sources.trace import TraceSource
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
+
+
+class Logs:
+    """The logs of a job, by source. Sources outside of Spark are given the folder of their marks."""
+
+    def __init__(self, sources: dict[str, Any], names: Sequence[str], checkpoint: Checkpoint):
+        self._follows: dict[str, LogTailer] = {}
+        for i, name in enumerate(names):
+            if isinstance(source := sources[name], LogSource):
+                sources[name] = source = source.at(checkpoint.own / "logs" / str(i))
+                self._follows[name] = LogTailer(source, partial(checkpoint.settled, i))
+        self._sources, self._names, self._checkpoint, self.zero_s = sources, names, checkpoint, 0.0
+        self.go_back()
+
+    def go_back(self) -> None:
+        """Count what is committed as read, and nothing else: a query starts."""
+        offsets = self._checkpoint.offsets() or [[] for _ in self._names]
+        self._read = {n: dict(enumerate(read)) for n, read in zip(self._names, offsets, strict=True)}
+
+    def start(self, supervisor: Supervisor, names: Sequence[str]) -> None:
+        """Report from now on how far logs outside of Spark are filled."""
+        for name, followed in self._follows.items():
+            followed.start(partial(supervisor.filled, names.index(name)))
+
+    def offered(self, at: float) -> dict[str, float]:
+        """Return the records that each log had at that time, since the job first began."""
+        return {
+            n: s.offered(at - self.zero_s) if isinstance(s, TraceSource) else self._follows[n].offered(at)
+            for n, s in self._sources.items()
+        }
+
+    def lag(self, offered: Mapping[str, float], totals: Totals, names: Sequence[str]) -> dict[str, float]:
+        """Return the records of each log that have not been read yet."""
+        read = {n: committed | totals.read_to.get(names.index(n), {}) for n, committed in self._read.items()}
+        return {n: max(0.0, math.floor(offered[n]) - sum(read[n].values())) for n in offered}
+
+    @property
+    def failed(self) -> DspkitError | None:
+        """The reason why a log does not answer any more, or None."""
+        errors = (f.error or (f.thread.failure if f.thread else None) for f in self._follows.values())
+        return next((error for error in errors if error is not None), None)
+
+    def close(self) -> None:
+        for followed in self._follows.values():
+            followed.close()
+
 
 log = logging.getLogger("dspkit")
 ENGINES = ("auto", "plain")
-LAWS = {"realtime": "pipeline", "microbatch": "sequential"}
-_START_S = 60.0  # until the first epoch
-_RESCALE_S = 60.0  # until an epoch with another parallelism
-_GRACE_S = 0.05  # for the last readings of a window
-_WARM_S = 10.0  # at most, until the first epoch's workers are there
+EXECUTION = {"realtime": "pipelined", "microbatch": "micro-batch"}
+_START_S = 60.0  # timeout of the first epoch, and of the workers' start
+_RESCALE_S = 60.0  # timeout of an epoch with another parallelism
+_GRACE_S = 0.05  # wait for the last readings of a window
 
 
-class SparkJob:
-    """Run `topology` on Spark: `functions` say what its operators do, `sources` what they read.
+class SparkJob(BackendBase):
+    """Run `topology` on Spark, as a Backend; close it, or use it in a `with` statement.
 
-    `master="local[64]"` has 64 slots on this machine; a `SparkCluster`'s workers are a second knob of the job. In
-    `mode="realtime"` operators work at the same time, in "microbatch" they take turns. `checkpoint` is a folder to go
-    on from; without one nothing stays. An epoch ends after `epoch_s`, or by a rescale. `engine="plain"`: no jar.
+    Parameters
+    ----------
+    topology
+        The graph of operators.
+    functions
+        The function of each operator, by name; a source without one forwards its log.
+    sources
+        The log of each source, by name: a TraceSource, FileSource, KafkaSource or RedisSource, or a Workload; one
+        Workload for all is shared equally.
+    sinks
+        The sink of the rows of operators at the end of the graph, by name: a ParquetSink, SqlSink, TableSink or another
+        Sink. An operator with a sink and without a function forwards its input.
+    master
+        "local[64]" has 64 slots in this process; the workers of a `SparkCluster` are a second knob of the job.
+    mode
+        "realtime" for pipelined operators, "microbatch" for operators that take turns.
+    deployment
+        The deployment at the start; one instance per operator if left out.
+    checkpoint
+        A folder to continue from, and to write to; without one nothing is kept.
+    start_from
+        A folder that `save` wrote, of this job or of one with other operators, to start a new checkpoint from.
+    convert
+        For operators whose type of state has changed since then, by name: a function that returns the new value for an
+        old one; None gives the state up.
+    window_s
+        Length of the windows, in seconds.
+    epoch_s
+        How long the sources read from one commit to the next, in seconds; a rescale also ends an epoch.
+    max_batch_records
+        Most records of a micro-batch.
+    restarts
+        Restarts from the checkpoint without progress, after which the job fails.
+    settings
+        Further settings of Spark, for a session that the job starts.
+    engine
+        "auto" uses dspkit's jar if it fits the installed Spark; "plain" does without it, in micro-batches.
+    spark
+        A SparkSession to use; if left out, the running one or a new one.
+    owns_master
+        Whether to close the cluster with the job.
+
+    Examples
+    --------
+    >>> from dspkit import Topology, workload
+    >>> functions = {"upper": arrow(upper, "word string"), "print": arrow(show)}  # doctest: +SKIP
+    >>> chain = Topology.chain("read", "upper", "print")
+    >>> with SparkJob(chain, functions, workload.Constant(500)) as job:  # doctest: +SKIP
+    ...     print(job.observe().throughput)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keyword-only settings of a job)
         self,
         topology: Topology,
         functions: Mapping[str, Function],
         sources: Any,
         *,
+        sinks: Mapping[str, Sink] | None = None,
         master: str | SparkCluster = "local[64]",
         mode: str = "realtime",
         deployment: Deployment | None = None,
         checkpoint: str | Path | None = None,
+        start_from: str | Path | None = None,
+        convert: Mapping[str, Callable[[Any], Any] | None] | None = None,
         window_s: float = 5.0,
         epoch_s: float = 10.0,
-        most_records: int = 20_000,
+        max_batch_records: int = 20_000,
         restarts: int = 3,
         settings: Mapping[str, str] | None = None,
         engine: str = "auto",
         spark: Any = None,
+        owns_master: bool = False,
     ):
-        if engine not in ENGINES:
-            raise KnobError(f"engine={engine!r}", expected=" or ".join(map(repr, ENGINES)), fix="see SparkJob")
-        if mode not in LAWS:
-            raise KnobError(f"mode={mode!r}", expected=" or ".join(map(repr, LAWS)), fix="see SparkJob")
-        if not (EVERY_S <= window_s < math.inf and 0.5 <= epoch_s < math.inf and most_records >= 1):
-            raise KnobError(
-                f"window_s={window_s}, epoch_s={epoch_s}, most_records={most_records}",
-                expected=f"window_s from {EVERY_S} up, epoch_s from 0.5 up, most_records from 1 up",
-                fix="the defaults will do for most",
+        choice(engine, "engine", ENGINES)
+        choice(mode, "mode", EXECUTION)
+        if not (EVERY_S <= window_s < math.inf and 0.5 <= epoch_s < math.inf and max_batch_records >= 1):
+            raise ArgumentError(
+                f"window_s={window_s}, epoch_s={epoch_s}, max_batch_records={max_batch_records}",
+                expected=f"window_s from {EVERY_S} up, epoch_s from 0.5 up, max_batch_records from 1 up",
+                fix="use the defaults",
             )
         self.topology, self.mode, self.engine = topology, mode, engine
         self.window_s, self.epoch_s = math.ceil(window_s / EVERY_S - 1e-9) * EVERY_S, float(epoch_s)
@@ -86,11 +192,16 @@ class SparkJob:
         self.master = self._cluster.url if self._cluster else str(master)
         self._names = line.order(topology)
         self._sources = line.logs(topology, sources)
-        self._functions = line.functions(topology, functions, self._sources)
+        self._sinks = dict(sinks or {})
+        self._functions = line.functions(topology, functions, self._sources, self._sinks)
         self._open = False
-        self._owned: list[Any] = []  # what close() undoes, last first
+        self._owned: list[Any] = []  # clean-up functions for close(), called in reverse order
+        self._unpublished: SinkError | None = None
+        if owns_master and self._cluster:
+            self._owned.append(self._cluster.close)
         try:
-            self._begin(deployment, checkpoint, most_records, restarts, dict(settings or {}), spark)
+            self._savepoint = None if start_from is None else Path(start_from), dict(convert or {})
+            self._begin(deployment, checkpoint, max_batch_records, restarts, dict(settings or {}), spark)
         except BaseException:
             self._undo()
             raise
@@ -99,7 +210,7 @@ class SparkJob:
         self,
         deployment: Deployment | None,
         checkpoint: str | Path | None,
-        most_records: int,
+        max_batch_records: int,
         restarts: int,
         settings: dict[str, str],
         spark: Any,
@@ -107,53 +218,124 @@ class SparkJob:
         deployment = self.topology.check(deployment or Deployment(self.topology.uniform()))
         if temporary := checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="dspkit-")
-            self._owned.append(lambda: shutil.rmtree(checkpoint, ignore_errors=True))
+            self._owned.append(self._remove_temporary)
         self._checkpoint = Checkpoint(checkpoint)
         self._checkpoint.take()
+        if not temporary:  # a Spark that the job starts keeps its log there
+            settings = {spark_log.SETTING: str(self._checkpoint.own / "log")} | settings
         self._owned.append(self._checkpoint.release)
-        running = session.running()
+        running = session.running_session()
         self._choose()
-        start = self._cluster.start if self._cluster else partial(session.start, self.master)
+        start = self._cluster.start if self._cluster else partial(session.start_session, self.master)
         base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
         session.join(started=running is None and spark is None)
-        self._owned.append(lambda: session.leave(base))
+        self._owned.append(lambda: session.leave_session(base))
         if temporary:
             session.remove_at_end(base, self._checkpoint.folder)
         self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
         self._workers.wait_at_first(self._needs(deployment))
         self._deployment = self._check(deployment)
-        self._workers.come(self._deployment.workers)
-        told = line.identity(self.topology, self._functions, self._sources)
-        self._checkpoint.identify(told | {"engine": self.engine})
+        self._workers.scale_up(self._deployment.workers)
+        identity = line.identity(self.topology, self._functions, self._sources, self._sinks)
+        self._identify(identity | {"engine": self.engine})
+        self._publisher = Publisher(self._checkpoint, self._targets(), self._fail)
+        self._undone = len(self._publisher.recover())
+        self._owned.append(partial(self._publish_rest, base if temporary else None))
         self._logs = Logs(self._sources, self.topology.sources, self._checkpoint)
         self._owned.append(self._logs.close)
         self._collector = Collector(session.host(base))
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
-        stages = line.stages(self.topology, self._functions, self._sources, meter.name, kept.own, meter.address)
+        stages = line.stages(self.topology, self._functions, self._sources, kept.own, meter.address, self._sinks)
         queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
-        plan = Line(stages, self._sources, kept.folder, kept.committed, self.epoch_s, most_records, queries)
+        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
         zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
-        self._supervisor = Supervisor(make, kept.records, self._k(), zero, restarts, meter.blame)
+        warm_up = not zero or self.execution == "pipelined"
+        self._supervisor = Supervisor(
+            make,
+            kept.records,
+            self._k(),
+            0 if warm_up else zero,
+            restarts,
+            meter.blame,
+            progress=self._progress,
+        )
+        meter.restarts = lambda: self._supervisor.restarted
         self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
+        self._publisher.thread.start()
         self._logs.start(self._supervisor, self._names)
         if not self._supervisor.ready(_START_S):
             raise self._supervisor.failed or QueryError(
-                f"no epoch within {_START_S:g} s", expected="a query that starts", fix="see Spark's own log"
+                f"no epoch within {_START_S:g} s", expected="a query that starts", fix=session.log_advice()
             )
-        if not zero:
-            zero = self._let_begin()
+        if warm_up:
+            zero = self._let_begin(zero)
+        watch = StragglerWatch(meter.silent, self._names)
+        self._owned.append(watch.close)
+        self._threads = [meter.thread, self._supervisor.thread, watch.thread, self._publisher.thread]
         if self.engine == "jar":
             inputs = {stage.index: tuple(stage.inputs) for stage in stages}
-            self._owned.append(Flow(meter.totals, self._k, inputs, self._supervisor.allow).close)
+            flow = FlowController(meter.totals, self._k, inputs, self._supervisor.allow)
+            self._threads.append(flow.thread)
+            self._owned.append(flow.close)
         self._open, self._logs.zero_s = True, zero * 1e-6
         atexit.register(self.close)
         self._began = self._end = _aligned(time.time())
         self._before, self._cores = self._collector.totals(), self._workers.reading()
+        self._shares = SourceShares(self.topology, {name: i for i, name in enumerate(self._names)}, self._before)
+        self._last: Snapshot | None = None
+
+    def _identify(self, identity: dict[str, Any]) -> None:
+        """Mark the checkpoint as this job's, filled from the savepoint if there is one."""
+        path, convert = self._savepoint
+        if path is not None:
+            nowhere = MeterAddress("", 0, b"")
+            stages = line.stages(self.topology, self._functions, self._sources, self._checkpoint.own, nowhere)
+            declared = {stage.name: state for stage in stages if (state := stage.declared()) is not None}
+            savepoint.restore(path, self._checkpoint, identity, declared, convert)
+        elif convert:
+            raise ArgumentError("convert without start_from", expected="a savepoint", fix="name one: start_from=path")
+        self._checkpoint.identify(identity)
+
+    def _targets(self) -> dict[int, Target]:
+        """Return the sinks with their rows' columns, by operator."""
+        tables, at = self._checkpoint.own / "tables", self._names.index
+        return {
+            at(name): Target(name, sink.at(tables / str(at(name))), self._functions[name].schema)
+            for name, sink in self._sinks.items()
+        }
+
+    def _fail(self, error: Exception) -> None:
+        """End the job with an error of a sink: nothing can be committed any more."""
+        self._supervisor.failed = self._supervisor.failed or error
+
+    def _publish_rest(self, temporary: Any) -> None:
+        """Publish what was committed; if that fails, a temporary checkpoint stays, as it has these rows."""
+        self._publisher.close()
+        if (failed := self._publisher.failed) is None:
+            return
+        if temporary is None:
+            log.error("rows that the job has committed are not in their sink, but in its checkpoint: %s", failed)
+            return
+        with suppress(Exception):  # a Java that has ended has removed it already
+            session.keep_at_end(temporary, self._checkpoint.folder)
+        kept = f"start the job again with checkpoint={str(self._checkpoint.folder)!r}, which is kept and has them"
+        lost = "start the job anew, with checkpoint=: its temporary one ended with Java"
+        self._unpublished = SinkError(
+            f"rows that the job has committed and that are not in their sink ({failed})",
+            expected="a sink that takes them",
+            fix=f"repair it, and {kept if self._checkpoint.folder.exists() else lost}",
+        )
+        self._unpublished.__cause__ = failed
+        log.error("%s", self._unpublished)
+
+    def _remove_temporary(self) -> None:
+        if self._unpublished is None:
+            shutil.rmtree(self._checkpoint.folder, ignore_errors=True)
 
     def _choose(self) -> None:
-        """The engine with the jar, unless there is something against it."""
+        """Use the engine with the jar unless something prevents it."""
         why = "asked for" if self.engine == "plain" else session.without_jar()
         if why is not None and self.mode == "realtime":
             log.warning("micro-batches without dspkit's jar, instead of real-time mode: %s", why)
@@ -166,13 +348,21 @@ class SparkJob:
                 fix="use arrow() or frame() instead, or the default engine",
             )
 
-    def _let_begin(self) -> int:
-        """Start new logs once the workers are there, so that nothing waits for them; when that is."""
-        end = time.monotonic() + _WARM_S
-        while self.law == "pipeline" and time.monotonic() < end:
+    def _let_begin(self, zero: int) -> int:
+        """Let the sources read once the workers are ready, so that no record waits for them; return when logs began.
+
+        `zero` is when the logs of a former run began, in microseconds; 0 for new logs, which begin now.
+        """
+        end = time.monotonic() + _START_S
+        while self.execution == "pipelined" and time.monotonic() < end:
             if sum(self._collector.totals().tasks.values()) >= self._deployment.instances:
                 break
+            if self._supervisor.failed is not None:
+                raise self._supervisor.failed
             time.sleep(EVERY_S / 4)
+        if zero:
+            self._supervisor.begin(zero)
+            return zero
         zero = round(math.ceil(time.time() / EVERY_S + 1) * EVERY_S * 1e6)
         self._checkpoint.zero_micros = zero
         self._supervisor.begin(zero)
@@ -181,16 +371,26 @@ class SparkJob:
 
     @property
     def deployment(self) -> Deployment:
-        """What runs, or will from the next epoch on."""
+        """The deployment that runs, or will from the next epoch on."""
         return replace(self._deployment, workers=self._workers.count)
 
     @property
     def restarts(self) -> int:
-        """How often the query died and was started again."""
+        """Number of times that the query died and was restarted."""
         return self._supervisor.restarted
 
+    @property
+    def undone_epochs(self) -> int:
+        """Number of committed epochs that the job repeated because their files in the checkpoint were damaged."""
+        return self._undone
+
     def observe(self) -> Snapshot:
-        """Wait for the end of the present window, and report it."""
+        """Wait for the end of the present window, and return its snapshot.
+
+        Examples
+        --------
+        >>> job.observe().throughput  # doctest: +SKIP
+        """
         self._must_be_open()
         end = max(self._end + self.window_s, _aligned(time.time()))
         while (left := end + _GRACE_S - time.time()) > 0:
@@ -198,51 +398,135 @@ class SparkJob:
             self._must_run()
         after, cores = self._collector.totals(), self._workers.reading()
         offered, before = self._logs.offered(end), self._logs.offered(self._end)
-        window = Window(
+        window = ObservedWindow(
             start=self._end - self._began,
             end=end - self._began,
             deployment=self.deployment,
-            law=self.law,
+            execution=self.execution,
             offered={n: offered[n] - before[n] for n in offered},
             lag=self._logs.lag(offered, after, self._names),
-            gaps=tuple((a - self._began, b - self._began) for a, b in after.gaps) if self.law == "pipeline" else (),
+            gaps=self._own_clock(after.gaps),
             nodes=nodes.shares(self._cores, cores),
+            commits=self._own_clock(after.commits),
         )
-        made = snapshot(self.topology, self._names, window, self._before, after)
+        made = snapshot(self.topology, self._names, window, self._before, after, self._shares)
         self._before, self._end, self._cores = after, end, cores
-        return made
+        self._last = made.following(self._last, self.topology.edges)
+        return self._last
+
+    def _own_clock(self, intervals: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+        """Return intervals without tasks on the job's own clock; in micro-batches such intervals mean nothing."""
+        if self.execution != "pipelined":
+            return ()
+        return tuple((a - self._began, b - self._began) for a, b in intervals)
 
     def deploy(self, deployment: Deployment) -> None:
-        """Change parallelism and workers from the next epoch on, which begins at once; the query goes on."""
+        """Change parallelism and workers from the next epoch on, which begins at once; the query continues to run.
+
+        Parameters
+        ----------
+        deployment
+            The deployment to run from now on.
+
+        Examples
+        --------
+        >>> job.deploy(job.deployment.scaled({"upper": 2}))  # doctest: +SKIP
+        """
         self._must_be_open()
         self._must_run()
         deployment = self._check(deployment)
         if deployment == self.deployment:
             return
-        self._workers.come(deployment.workers)
+        self._workers.scale_up(deployment.workers)
         self._deployment = deployment
-        self._supervisor.want(self._k())  # before slots go: an epoch may end by itself
-        self._workers.leave(deployment.workers)
+        self._collector.disturb()
+        self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
+        self._workers.drain(deployment.workers)
         if not self._supervisor.rescale(self._k(), _RESCALE_S):
             self._must_run()
             log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
-        self._workers.gone()
+        self._workers.terminate()
 
     def state(self, operator: str) -> pa.Table:
-        """What a keyed operator knows, key by key, as of the newest epoch that is committed."""
+        """Return the state of a keyed operator, by key, as of the newest committed epoch.
+
+        Parameters
+        ----------
+        operator
+            Its name.
+
+        Examples
+        --------
+        >>> job.state("count").to_pandas()  # doctest: +SKIP
+        """
         return self._checkpoint.state(operator)
 
+    def save(self, path: str | Path) -> int:
+        """Write a savepoint, from which another job can start with `start_from`, and return its epoch.
+
+        The present epoch ends first, so that all records that were read are in it; the job continues.
+
+        Parameters
+        ----------
+        path
+            A new folder.
+
+        Examples
+        --------
+        >>> job.save("savepoints/monday")  # doctest: +SKIP
+        """
+        self._must_be_open()
+        self._must_run()
+        if not self._supervisor.rescale(self._k(), _RESCALE_S):
+            self._must_run()
+            log.warning("the present epoch still drains after %g s; the savepoint is of the one before", _RESCALE_S)
+        while True:
+            with self._publisher.settled() as epoch:
+                try:
+                    savepoint.save(self._checkpoint, given_path(path), epoch)
+                    return epoch
+                except CheckpointError:
+                    if self._checkpoint.committed() < epoch + KEPT - 1:  # else its files were removed meanwhile
+                        raise
+
+    def table(self, operator: str, rows: int = 1000) -> pd.DataFrame:
+        """Return the newest rows that the sink of an operator has, in the order of their epochs.
+
+        Parameters
+        ----------
+        operator
+            Its name.
+        rows
+            How many rows, at most.
+
+        Examples
+        --------
+        >>> job.table("print", rows=10)  # doctest: +SKIP
+        """
+        if operator not in self._sinks or rows < 1:
+            raise ArgumentError(
+                f"the newest {rows} rows of {operator!r}",
+                expected=f"at least one row, of an operator with a sink: {', '.join(self._sinks) or 'there is none'}",
+                fix="start the job with sinks={'print': TableSink()}",
+            )
+        newest: pd.DataFrame = self._publisher.newest(self._names.index(operator), rows).to_pandas()
+        return newest
+
     def close(self) -> None:
-        """Commit what was done, stop, and leave nothing behind but a checkpoint that was asked for."""
-        self._open = False
+        """Commit what was done, and stop; only a checkpoint that was asked for is kept.
+
+        If a sink does not take its rows, a temporary checkpoint is kept as well, and a SinkError names it.
+
+        Examples
+        --------
+        >>> job.close()  # doctest: +SKIP
+        """
+        super().close()
         atexit.unregister(self.close)
         self._undo()
-
-    def __enter__(self) -> SparkJob:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        failed, self._unpublished = self._unpublished, None  # another call does nothing
+        if failed is not None:
+            raise failed
 
     def __repr__(self) -> str:
         loads = ", ".join(repr(s.workload) if isinstance(s, TraceSource) else s.log for s in self._sources.values())
@@ -255,45 +539,68 @@ class SparkJob:
         while self._owned:
             try:
                 self._owned.pop()()
-            except Exception as error:  # the rest must be undone all the same
-                log.warning("while closing: %s", error)
+            except Exception as error:  # continue with the rest of the clean-up
+                if not session.java_ended():  # which the job has reported
+                    log.warning("while closing: %s", error)
 
     @property
-    def law(self) -> str:
-        """How operators share the job's capacity: see Snapshot."""
-        return LAWS[self.mode]
+    def execution(self) -> str:
+        """The execution of the operators, pipelined or micro-batch: see Snapshot."""
+        return EXECUTION[self.mode]
 
-    def _engine(self, spark: Any, plan: Line) -> Engine:
+    def _engine(self, spark: Any, plan: QueryPlan) -> QueryEngine:
+        if self._open:  # after a failure, with no query at work
+            self._undone += len(self._publisher.recover())
+        self._logs.go_back()
+        meter = self._collector.begin_run()
+        plan = replace(plan, stages=[replace(stage, meter=meter) for stage in plan.stages])
         self._workers.wait(self._needs(self._deployment))
         if self.engine == "jar":
-            return JarEngine(session.copy(spark), plan, self.mode)
-        from .plain import PlainEngine
+            return JarEngine(session.job_session(spark), plan, self.mode)
+        from .runtime.foreach_batch import PlainEngine
 
-        return PlainEngine(session.copy(spark), plan)
+        return PlainEngine(session.job_session(spark), plan)
+
+    def _progress(self) -> Progress:
+        """Return the sums by which the supervisor detects a stall."""
+        totals = self._collector.totals()
+        offered = self._logs.offered(time.time()) if self._open else {}
+        counts: dict[str, Counter[str]] = {
+            name: totals.operators.get(i, Counter()) for i, name in enumerate(self._names)
+        }
+        epoch: dict[str, Counter[str]] = {name: totals.epoch.get(i, Counter()) for i, name in enumerate(self._names)}
+        sent = sum(epoch[u].get(f"edge {self._names.index(v)}", 0.0) for u, v in self.topology.edges)
+        taken = sum(epoch[name].get("done", 0.0) for name in self._names if name not in self.topology.sources)
+        return Progress(
+            done=sum(count.get("done", 0.0) for count in counts.values()),
+            waiting=max(0.0, sent - taken) + sum(self._logs.lag(offered, totals, self._names).values()),
+            committed=self._checkpoint.committed(),
+            tasks={name: tasks for i, name in enumerate(self._names) if (tasks := totals.tasks[i])},
+            spent={n: (c.get("wait", 0.0), c.get("busy", 0.0), c.get("blocked", 0.0)) for n, c in counts.items()},
+        )
 
     def _needs(self, deployment: Deployment) -> int:
-        """Slots without which nothing runs."""
-        return deployment.instances if self.law == "pipeline" else 1
+        """Return the slots without which nothing runs."""
+        return deployment.instances if self.execution == "pipelined" else 1
 
     def _k(self) -> list[int]:
         return [self._deployment.parallelism[name] for name in self._names]
 
     def _check(self, deployment: Deployment) -> Deployment:
-        """`deployment` as it would run, if it can: where it does not say how many workers, they stay as they are."""
+        """Return `deployment` as it would run, if it can; without a number of workers the present one is kept."""
         if self._cluster and isinstance(deployment, Deployment) and deployment.workers is None:
             deployment = replace(deployment, workers=self._workers.count)
         slots = self._workers.slots(getattr(deployment, "workers", None))
-        return line.check(self.topology, self._functions, self._sources, deployment, slots, self.law, self.knobs)
-
-    def _must_be_open(self) -> None:
-        if not self._open:
-            raise BackendError("a call after close()", expected="an open job", fix="make a new one")
+        return line.runnable(
+            self.topology, self._functions, self._sources, deployment, slots, self.execution, self.knobs
+        )
 
     def _must_run(self) -> None:
-        if failed := self._supervisor.failed or self._logs.failed:
+        ended = (thread.failure for thread in self._threads)
+        if failed := self._supervisor.failed or self._logs.failed or next(filter(None, ended), None):
             raise failed
 
 
 def _aligned(seconds: float) -> float:
-    """The last moment at which all meters were read."""
+    """Return the last time at which all meters were read."""
     return math.floor(seconds / EVERY_S + 1e-6) * EVERY_S

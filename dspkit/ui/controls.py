@@ -1,8 +1,11 @@
-"""Knobs as widgets: what a dataclass says of its fields is all that is needed to draw them."""
+"""Widgets for knobs, drawn from the fields of a dataclass, and errors of callbacks as lines in a view."""
 
 from __future__ import annotations
 
 import math
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from html import escape
@@ -11,15 +14,68 @@ from typing import Any
 
 import ipywidgets as w
 
-from ..knobs import Knob, knobs
+from ..core import Knob, knobs_of
 from ..policies.on_demand import ScaleIn, ScaleOut
+
+CLOSE_AFTER_S = 30.0  # in which the slowest browser has drawn what was asked of it
+_closing: deque[tuple[float, Any]] = deque()  # views to remove, and when
+_lock = threading.Lock()
+_COLOUR = "var(--jp-error-color1, #B00020)"
+
+
+class Errors:
+    """One line per action that failed, which stays until the same action succeeds. `widget` shows them.
+
+    Tests of notebooks find the lines by their class, `dspkit-error`.
+    """
+
+    def __init__(self) -> None:
+        self.widget = w.HTML()
+        self._said: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        return str(self.widget.value)
+
+    def note(self, what: str, error: Exception | None) -> None:
+        """Record that an action failed with this error, or succeeded."""
+        if error is not None:
+            self._said[what] = f"{type(error).__name__}: {error}"
+        else:
+            self._said.pop(what, None)
+        self._show()
+
+    def forget(self) -> None:
+        self._said.clear()
+        self._show()
+
+    def guard(self, what: str, act: Callable[..., Any]) -> Callable[..., None]:
+        """Return a callback for the browser that notes the errors of `act`; calls from code raise them."""
+
+        def guarded(*args: Any) -> None:
+            try:
+                act(*args)
+            except Exception as error:
+                self.note(what, error)
+            else:
+                self.note(what, None)
+
+        return guarded
+
+    def _show(self) -> None:
+        text = "".join(
+            f'<p class="dspkit-error" role="alert" style="color:{_COLOUR};line-height:1.4">⚠ {escape(line)}</p>'
+            for line in self._said.values()
+        )
+        if text != self.widget.value:
+            self.widget.value = text
+
 
 WIDE = {"description_width": "132px"}
 ROOM = {"width": "330px"}
 
 
 def slider(low: float, high: float, value: float, name: str, help: str, **more: Any) -> Any:
-    """A slider over whole numbers, if both ends are, or over reals; logarithmic if the ends are far apart."""
+    """Return a slider of whole numbers if both ends are whole, else of reals; logarithmic if the ends are far apart."""
     options = dict(description=name, tooltip=help, style=WIDE, layout=ROOM, **more)
     if isinstance(low, int) and isinstance(high, int):
         return w.IntSlider(min=low, max=high, value=value, **options)
@@ -32,8 +88,8 @@ def slider(low: float, high: float, value: float, name: str, help: str, **more: 
     return w.FloatSlider(min=low, max=high, value=value, step=step, readout_format=".3g", **options)
 
 
-def read(widget: Any) -> Any:
-    """A control's value as it was meant: browsers send 0.9999999999999999 for a slider at 1."""
+def read_control(widget: Any) -> Any:
+    """Return the value of a control, rounded: browsers send 0.9999999999999999 for a slider at 1."""
     return round(widget.value, 10) if isinstance(widget.value, float) else widget.value
 
 
@@ -41,7 +97,7 @@ Ranges = Mapping[str, tuple[float, float]]  # ends of sliders by a knob's name, 
 
 
 def control(knob: Knob, ranges: Ranges = MappingProxyType({})) -> Any | None:
-    """The widget for one knob, or None if it has no end to slide to and `ranges` gives none."""
+    """Return the widget for one knob, or None if neither it nor `ranges` has an end for the slider."""
     help = " ".join(filter(None, (knob.help, f"({knob.unit})" if knob.unit else "", knob.source)))
     name = knob.name.replace("_", " ")
     options: dict[str, Any] = dict(description=name, tooltip=help, style=WIDE, layout=ROOM)
@@ -65,7 +121,7 @@ def control(knob: Knob, ranges: Ranges = MappingProxyType({})) -> Any | None:
 class Panel:
     """Widgets for all knobs of `thing`, a frozen dataclass.
 
-    `changed(new)` is called with what the controls say together, or `failed(error)` where they do not go together.
+    `changed(new)` is called with the new dataclass, or `failed(error)` if its values are inconsistent.
     `names` are the knobs that are shown, all if it is left out; `ranges` are ends for those that have none. A policy
     that can be asked for machines gets buttons for that; `now()` is the time at which they ask.
     """
@@ -81,11 +137,11 @@ class Panel:
         note: bool = True,
         allow: Callable[[Any], None] = lambda request: None,
     ):
-        """`allow(request)` raises if machines that are asked for cannot be had."""
+        """`allow(request)` raises if the machines that are asked for are not available."""
         self.thing, self._changed, self._failed, self._now, self._allow = thing, changed, failed, now, allow
         self._controls = {
             k.name: c
-            for k in knobs(thing)
+            for k in knobs_of(thing)
             if (names is None or k.name in names) and (c := control(k, ranges)) is not None
         }
         for widget in self._controls.values():
@@ -104,7 +160,7 @@ class Panel:
         close(self.view)
 
     def ask(self, request: Any) -> None:
-        """Ask the policy for machines: what the buttons do."""
+        """Ask the policy for machines, as the buttons do."""
         try:
             self._allow(request)
             self.thing = self.thing.ask(request)
@@ -128,7 +184,7 @@ class Panel:
 
     def _turn(self, _: Any) -> None:
         try:
-            self.thing = replace(self.thing, **{name: read(c) for name, c in self._controls.items()})
+            self.thing = replace(self.thing, **{name: read_control(c) for name, c in self._controls.items()})
         except Exception as error:  # a policy's own checks may raise anything
             self._failed(error)
         else:
@@ -136,10 +192,39 @@ class Panel:
 
 
 def close(view: Any) -> None:
-    """Take a view and all in it out of the kernel's list of widgets, which would keep them for ever."""
+    """Remove a view and all in it from the kernel's list of widgets, which would keep them forever.
+
+    Its controls stop being heard at once. It is removed a while later: a browser applies the changes of a container one
+    after the other, and may still have to draw the view that another one has replaced ("widget model not found").
+    """
+    _unheard(view)
+    with _lock:
+        _closing.append((time.monotonic() + CLOSE_AFTER_S, view))
+    remove_closed()
+
+
+def remove_closed(now: float | None = None) -> None:
+    """Remove the views that were closed long enough before `now`; each later `close` does so, too."""
+    now = time.monotonic() if now is None else now
+    due = []
+    with _lock:
+        while _closing and _closing[0][0] <= now:
+            due.append(_closing.popleft()[1])
+    for view in due:
+        _remove(view)
+
+
+def _unheard(view: Any) -> None:
     for child in getattr(view, "children", ()):
-        close(child)
+        _unheard(child)
     for part in (view, getattr(view, "layout", None), getattr(view, "style", None)):
         if isinstance(part, w.Widget):
             part.unobserve_all()
+
+
+def _remove(view: Any) -> None:
+    for child in getattr(view, "children", ()):
+        _remove(child)
+    for part in (view, getattr(view, "layout", None), getattr(view, "style", None)):
+        if isinstance(part, w.Widget):
             part.close()

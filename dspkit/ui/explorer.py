@@ -1,49 +1,97 @@
-"""The Explorer: pick an application, a load, a plant and a policy, run it, turn the knobs while it runs, export."""
+"""The Explorer: choose an application, a policy and what it runs on, turn the knobs while it runs, export a report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from html import escape
 from typing import Any
 
 import ipywidgets as w
 
-from .. import plots, topologies
-from ..core import Backend, Policy
-from ..errors import DspkitError
-from ..frozen import FrozenMap
-from ..history import History
+from .. import apps, plots
+from ..apps import App
+from ..core import ArgumentError, Backend, BackendError, FrozenMap, History, Policy, Topology
+from ..experiment import SIDES, application_of, changed_parts, label_of
 from ..policies.on_demand import Request, ScaleOut
-from .controls import ROOM, WIDE, close, read, slider
+from ..workload import Workload
+from .choices import Loads, Plants, carried
+from .controls import ROOM, WIDE, close, read_control, slider
 from .live import Live
 from .run import Run
-from .settings import Settings, dials
-from .shapes import Loads, Plants
+from .settings import GIVEN, Settings, dials
 from .view import RunView, heading, show_plot
+
+_LABELS = {"simulated": "simulated", "spark": "live Spark", GIVEN: "as given"}
+_TOOLTIPS = {
+    "simulated": "a simulated cluster, faster than real time",
+    "spark": "a real job on Spark on this machine, in real time",
+    GIVEN: "the backend that this view was made with",
+}
+_NOTES = {
+    "simulated": "",
+    "spark": "Start brings up Spark, which takes about ten seconds; Stop ends it.",
+    GIVEN: "The backend that was given; it stays open when the run is over.",
+}
+_LENGTHS: Mapping[str, Mapping[str, Any]] = {
+    "simulated": {"windows": 90, "window_s": 10.0, "settle": 0},
+    "spark": {"windows": 60, "window_s": 2.0, "settle": 1},  # a rescale is over in less than a window
+    GIVEN: {"windows": 90, "window_s": 10.0, "settle": 0},
+}
 
 
 class View(RunView):
-    """The widgets of a run with what it runs on: application, load, plant, parallelism."""
+    """The widgets of a run and of what it runs on: application, backend, load, plant, parallelism."""
 
-    def __init__(self, apps: Sequence[str], names: Sequence[str], speed: int, *rest: Any, shapes: Sequence[Any] = ()):
-        """`shapes` are further controls, below the load and the application."""
-        self.app = w.Dropdown(
-            options=apps, description="application", tooltip="the job that runs", style=WIDE, layout=ROOM
+    def __init__(self, names: Sequence[str], speed: int, *rest: Any, load: Any, plant: Any):
+        """`load` and `plant` are further controls, below the application."""
+        self.app = w.Dropdown(description="application", tooltip="the job that runs", style=WIDE, layout=ROOM)
+        self.switch = w.ToggleButtons(
+            description="runs on",
+            tooltip="the simulator, or a real job",
+            style={**WIDE, "button_width": "92px"},
+            layout={"width": "345px"},  # room for two buttons
         )
+        self.switch.add_class("widget-inline-hbox")  # else its description stands above the buttons
+        self.note = w.HTML(layout=ROOM)
         self.scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of what it is")
-        self.operators, self.load, self.hint = w.VBox(), w.Output(), w.HTML()
-        self._shapes = list(shapes)
+        self.operators, self.chart_of_load, self.hint = w.VBox(), w.Output(), w.HTML()
+        self._load, self._plant = load, plant
         super().__init__(names, speed, *rest)
 
     def controls(self) -> list[Any]:
         return [
-            self.app, *self._shapes, self.scale, self.load, self.policy, self.knobs, heading("Parallelism"), self.hint,
-            self.operators, heading("Thresholds"), self.target, heading("Run"), self.settle, self.speed,
+            self.app, self.switch, self.note, self._load, self._plant, self.scale, self.chart_of_load, self.policy,
+            self.knobs, heading("Parallelism"), self.hint, self.operators, heading("Thresholds"), self.target,
+            heading("Run"), self.settle, self.speed,
         ]  # fmt: skip
 
+    def show_backend(self, backend: str, offered: Sequence[str], note: str) -> None:
+        """Show which backends there are, which one is chosen, and the controls that apply to it."""
+        options = tuple((_LABELS[name], name) for name in offered)
+        if self.switch.options != options:
+            self.switch.options, self.switch.tooltips = options, [_TOOLTIPS[name] for name in offered]
+        self.switch.value = backend
+        self.note.value = f'<div style="line-height:1.3"><small>{note}</small></div>'
+        when = ", from the next Start on" if backend == "spark" else ""
+        self.scale.tooltip = f"height of the load, as a multiple of what it is{when}"
+        shown = {
+            self.switch: len(offered) > 1,
+            self.note: bool(note),
+            self._load: backend != GIVEN,
+            self.scale: backend != GIVEN,
+            self.chart_of_load: backend != GIVEN,
+            self._plant: backend == "simulated",
+            self.speed: backend != "spark",  # whose time is real
+        }
+        for widget, visible in shown.items():
+            widget.layout.display = None if visible else "none"
+
     def sliders(self, app: Any, parallelism: Mapping[str, int]) -> dict[str, Any]:
-        """New parallelism sliders, one an operator, in the place of the former."""
+        """Replace the parallelism sliders by new ones, one per operator, and return them."""
         made = {
             o.name: slider(o.min_parallelism, o.max_parallelism, parallelism[o.name], o.name, f"instances of {o.name}")
             for o in app.topology.operators
@@ -54,107 +102,265 @@ class View(RunView):
         return made
 
     def show_load(self, app: Any, settings: Any) -> None:
-        """The load to come."""
-        duration = settings.windows * settings.window_s
-        show_plot(self.load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
+        """Draw the load of the next run."""
+        if settings.backend != GIVEN:
+            duration = settings.windows * settings.window_s
+            show_plot(self.chart_of_load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
         deciding = settings.policy.name
         said = f"{deciding} decides: a move holds until its next decision" if deciding != "static" else ""
         self.hint.value = f"<small>{said}</small>"
 
 
 class Explorer(Live):
-    """Controls and a live chart of any policy on a simulated application. Display it, or drive it from code:
+    """A view of any policy on any application, simulated or live on Spark, with a switch between the two.
 
-    `explorer.start(); explorer.wait(); explorer.history`
+    Display it, or drive it from code. A run that is still active in this kernel is stopped when a view is made.
+
+    Parameters
+    ----------
+    app : str, callable, App or Backend
+        An application, its name, or a function that makes it; or a backend that is ready, which stays open.
+    policy : str, type or Policy
+        A policy, its class, or its name; the sliders begin with its values.
+    backend : str or Backend, optional
+        "simulated", "spark", or a backend that is ready and runs this application. Left out, simulated if the
+        application can be.
+    windows : int, optional
+        Length of a run in windows; left out, 90 simulated ones or 60 live ones.
+    speed : int
+        Simulated windows per second; 0 is as fast as possible.
+    **settings
+        Other fields of `Settings`, e.g. `scale=2`, and more arguments of the backend, e.g. `mode="microbatch"`.
+
+    Examples
+    --------
+    >>> from dspkit import apps, ui
+    >>> explorer = ui.Explorer("star", "ds2", windows=3, speed=0)
+    >>> explorer.start()
+    >>> explorer.wait(60), len(explorer.history)
+    (True, 3)
+    >>> live = ui.Explorer(apps.word_count, "static", backend="spark")
+    >>> print(live.settings.code())
+    from dspkit import apps, plots, run
+    from dspkit.policies.static import Static
+    <BLANKLINE>
+    app = apps.word_count()
+    with app.spark(window_s=2) as job:
+        history = run(Static(), job, steps=60, settle=1)
+    plots.timeline(history, target_latency_s=0.5)
     """
 
     view: View
 
     def __init__(
-        self, app: str = "word_count", policy: str | Policy = "ds2", *, windows: int = 90, speed: int = 8,
-    ):  # fmt: skip
-        """`speed` is in windows a second; 0 is as fast as it goes. A run that goes in this kernel is told to stop.
-
-        `use(settings)` takes settings, or the text that printed them: from a report, say.
-        """
-        if app not in self._apps():
-            known = ", ".join(self._apps())
-            raise DspkitError(f"application {app!r}", expected=f"one of {known}", fix="check the name")
-        chosen = self._prepare(policy)
-        made = self._apps()[app]()
-        start, target = FrozenMap(made.topology.uniform()), made.target_latency_s
-        settings = self._settings(
-            app=app, policy=chosen, windows=windows, parallelism=start, target_latency_s=target
-        )  # fmt: skip
-        view = View(sorted(self._apps()), sorted(self._makers), speed, self._press, self._errors, shapes=self._shapes())
-        self._ready(view, settings, speed)
+        self,
+        app: str | Callable[[], App] | App | Backend = "word_count",
+        policy: str | type | Policy = "ds2",
+        *,
+        backend: str | Backend | None = None,
+        windows: int | None = None,
+        speed: int = 8,
+        **settings: Any,
+    ):
+        self._own: dict[str, Any] = {}  # applications that are not found by their name
+        self._given: tuple[str, Backend] | None = None  # the backend given, and the application that it runs
+        self._options: dict[str, Mapping[str, Any]] = {}
+        name, parts, chosen = self._resolve(app, backend)
+        known = {f.name for f in fields(Settings)} - {"app", "policy", "backend", "options"}
+        given = parts | {key: value for key, value in settings.items() if key in known}
+        if windows is not None:
+            given["windows"] = windows
+        options = {key: value for key, value in settings.items() if key not in known}
+        policy = self._prepare(policy)
+        first = Settings(
+            app=name,
+            policy=policy,
+            backend=chosen,
+            options=FrozenMap(options),
+            **{**self._beginning(name, chosen), **given},
+        )
+        view = View(
+            sorted(self._makers), speed, self._press, self._errors, load=self._pick_load(), plant=self._pick_plant()
+        )
+        view.app.options = sorted(self._apps())
+        self._ready(view, first, speed)
         view.scale.observe(self._errors.guard("settings", self._set), "value")
         view.app.observe(self._errors.guard("application", self._pick_app), "value")
+        view.switch.observe(self._errors.guard("backend", self._switch), "value")
 
-    # What runs, and on what; LiveExplorer has others
+    # What runs, and on what
 
-    @staticmethod
-    def _apps() -> Mapping[str, Callable[[], Any]]:
-        return topologies.available()
+    def _resolve(self, app: Any, backend: Any) -> tuple[str, dict[str, Any], str]:
+        """Return the application's name, the settings that it comes with, and the backend's name."""
+        if _is_backend(app):
+            if backend is not None:
+                raise ArgumentError(
+                    f"a {type(app).__name__} and backend={backend!r:.80}",
+                    expected="one backend",
+                    fix="pass the application first, as in ui.Explorer(app, policy, backend=job)",
+                )
+            made: Any = _Unnamed(type(app).__name__, app.topology)
+            backend = app
+        else:
+            made = _application(app)
+        offered = _sides(made)
+        if _is_backend(backend):
+            _must_run(backend, made)
+            chosen = GIVEN
+        elif backend is None:
+            chosen = offered[0]
+        elif isinstance(backend, str) and backend in offered:
+            chosen = backend
+        else:
+            missing = f" of {made.name!r}, which has no such side" if backend in SIDES else ""
+            raise BackendError(
+                f"backend {label_of(backend)}{missing}",
+                expected=f"{' or '.join(map(repr, offered))}, or a backend that is ready",
+                fix='as in backend="spark" or backend=app.simulator()',
+            )
+        name, parts = self._name(made, chosen)
+        if chosen == GIVEN:
+            self._given = name, backend
+        return name, parts, chosen
 
-    def _settings(self, **given: Any) -> Any:
-        return Settings(**given)
+    def _name(self, app: Any, backend: str) -> tuple[str, dict[str, Any]]:
+        """Return the name under which this view finds an application, and what it changes of the one of that name.
 
-    def _shapes(self) -> list[Any]:
-        """Pickers of load and plant."""
+        A changed load is a setting on the simulator; all other changes make it an application of its own.
+        """
+        parts = changed_parts(app)
+        is_setting = backend == "simulated" and all(isinstance(part, Workload) for part in (parts or {}).values())
+        if parts is not None and (is_setting or not parts):
+            return app.name, parts
+        name = f"{app.name}: your own" if app.name in apps.available() else app.name
+        self._own[name] = app
+        return name, {}
 
-        def failed(error: Exception) -> None:
-            self._errors.note("load or plant", error)
+    def _apps(self) -> dict[str, Callable[[], App]]:
+        return {**apps.available(), **{name: partial(_same, app) for name, app in self._own.items()}}
 
-        self.loads, self.plants = Loads(self._other_load, failed), Plants(self._other_plant, failed)
-        for picker in (self.loads, self.plants):
-            picker.pick.observe(self._errors.guard("load or plant", picker.picked), "value")
-        return [self.loads.view, self.plants.view]
+    def _app(self, name: str) -> App:
+        app: App = self._own[name] if name in self._own else application_of(name)
+        return app
 
-    def _application(self, settings: Any) -> Any:
-        return settings.application()
+    def _backends(self, name: str) -> tuple[str, ...]:
+        """Return the names of the backends that an application has in this view."""
+        given = self._given is not None and self._given[0] == name
+        return (*_sides(self._app(name)), *([GIVEN] if given else []))
 
-    def _begin(self, run: Run) -> Backend:
+    def _beginning(self, name: str, backend: str) -> dict[str, Any]:
+        """Return the settings of a run before any change by hand."""
+        app = self._app(name)
+        if backend == "spark":
+            app = app.as_live()
+        start: Mapping[str, int] = app.topology.uniform()
+        if backend == GIVEN and self._given is not None:
+            start = self._given[1].deployment.parallelism
+        return {**_LENGTHS[backend], "target_latency_s": app.target_latency_s, "parallelism": FrozenMap(start)}
+
+    def _application(self, settings: Any) -> App:
+        app: App = settings.application(self._app(settings.app))
+        if settings.backend == GIVEN and self._given is not None:
+            return replace(app, topology=self._given[1].topology)
+        return app
+
+    def _begin(self, run: Run) -> AbstractContextManager[Backend]:
         s: Any = run.settings
-        load = dials(s.application(), lambda: float(getattr(run.settings, "scale", 1.0)))
-        simulator: Backend = s.application().simulator(
-            load, parallelism=s.parallelism, seed=s.seed, window_s=s.window_s
-        )  # fmt: skip
-        return simulator
+        if s.backend == GIVEN and self._given is not None:
+            backend = self._given[1]
+            first = backend.deployment.scaled(s.parallelism)
+            if first != backend.deployment:
+                backend.deploy(first)
+            return nullcontext(backend)
+        app = self._application(s)
+        turned = dials(app, lambda: float(getattr(run.settings, "scale", 1.0))) if s.scale_turns else None
+        opened: Backend = s.experiment(app, turned).open()
+        return opened
+
+    def _pace(self) -> float:
+        return 0.0 if self.settings.backend == "spark" else super()._pace()
+
+    def _own_classes(self) -> list[type]:
+        workload = self._first.workload
+        return [*super()._own_classes(), *([] if workload is None else [type(workload)])]
 
     # Controls
 
+    def _pick_load(self) -> Any:
+        self.loads = Loads(self._other_load, self._failed)
+        self.loads.pick.observe(self._errors.guard("load or plant", self.loads.picked), "value")
+        return self.loads.view
+
+    def _pick_plant(self) -> Any:
+        self.plants = Plants(self._other_plant, self._failed)
+        self.plants.pick.observe(self._errors.guard("load or plant", self.plants.picked), "value")
+        return self.plants.view
+
+    def _failed(self, error: Exception) -> None:
+        self._errors.note("load or plant", error)
+
     def _changed(self) -> dict[str, Any]:
-        return {**super()._changed(), "scale": read(self.view.scale)}
+        return {**super()._changed(), "scale": read_control(self.view.scale)}
 
     def _apply(self, settings: Any) -> None:
         super()._apply(settings)
         self.view.show_load(self._now, settings)
 
     def _pick_app(self, change: Any) -> None:
-        name = change["new"]
-        if name != self.settings.app:
-            made = self._apps()[name]()
-            start, target = FrozenMap(made.topology.uniform()), made.target_latency_s
+        name, s = change["new"], self.settings
+        if name != s.app:
+            backend = s.backend if s.backend in self._backends(name) else self._backends(name)[0]
+            kept = self._kept(s, name, backend, _LENGTHS[backend])
+            self._options[s.backend] = s.options
             self._forget()
-            self._take(replace(
-                self._settings(app=name, policy=self.settings.policy), parallelism=start, target_latency_s=target,
-                windows=self.settings.windows, window_s=self.settings.window_s, settle=self.settings.settle,
-                seed=self.settings.seed,
-            ))  # fmt: skip
+            self._take(
+                Settings(
+                    app=name,
+                    policy=s.policy,
+                    backend=backend,
+                    options=self._options.get(backend, FrozenMap()),
+                    seed=s.seed,
+                    **{**self._beginning(name, backend), **kept},
+                )
+            )
+
+    def _switch(self, change: Any) -> None:
+        """Take another backend of the application; what was not changed becomes that backend's own."""
+        backend, s = change["new"], self.settings
+        if self._taking or backend == s.backend:
+            return
+        kept = self._kept(s, s.app, backend, (*_LENGTHS[backend], "target_latency_s"))
+        there = replace(s, backend=backend, workload=None, options=self._options.get(backend, FrozenMap()), **kept)
+        if s.workload is not None and GIVEN not in (backend, s.backend):
+            here = self._application(replace(s, workload=None)), s.windows * s.window_s
+            other = self._application(there), there.windows * there.window_s
+            there = replace(there, workload=carried(s.workload, here, other))
+        self._options[s.backend] = s.options
+        self._forget()
+        self._take(there)
+
+    def _kept(self, settings: Any, app: str, backend: str, names: Iterable[str]) -> dict[str, Any]:
+        """Return settings for another application or backend: those that were changed stay, others become its own."""
+        first, then = self._beginning(settings.app, settings.backend), self._beginning(app, backend)
+        now = {name: getattr(settings, name) for name in names}
+        return {name: then[name] if value == first[name] else value for name, value in now.items()}
 
     def _take(self, settings: Any) -> None:
         with self._lock:
-            if settings.app not in self._apps():
-                known = ", ".join(self._apps())
-                raise DspkitError(f"application {settings.app!r}", expected=f"one of {known}", fix="check the name")
-            topology = self._apps()[settings.app]().topology
+            offered = self._backends(settings.app)
+            if settings.backend not in offered:
+                raise BackendError(
+                    f"backend {settings.backend!r} of {settings.app!r}, which has no such side here",
+                    expected=f"one of {', '.join(map(repr, offered))}",
+                    fix="choose one",
+                )
+            topology = self._application(settings).topology
             start = topology.clip({**topology.uniform(), **settings.parallelism})
             super()._take(replace(settings, parallelism=FrozenMap(start)))
 
     def _put(self, settings: Any) -> None:
         self._now = self._application(settings)
-        self._take_shapes(settings, self._apps()[settings.app]())
+        self._put_choices(settings)
         self._sliders = self.view.sliders(self._now, settings.parallelism)
         for operator, widget in self._sliders.items():
             widget.observe(self._errors.guard("parallelism", partial(self._move, operator)), "value")
@@ -163,9 +369,19 @@ class Explorer(Live):
         self.view.app.value, self.view.scale.value = settings.app, settings.scale
         self.view.clear(self._now.topology)
 
-    def _take_shapes(self, settings: Any, app: Any) -> None:
-        self.loads.take(app, settings.workload, settings.windows * settings.window_s)
-        self.plants.take(app, settings.plant, settings.changes)
+    def _put_choices(self, settings: Any) -> None:
+        """Show the backend, and pickers of the load and the plant that suit it."""
+        note, live = _NOTES[settings.backend], self._now.live
+        if settings.backend == "spark" and live is not None and live.note:
+            note = f"{note} {escape(live.note)}."
+        self.view.show_backend(settings.backend, self._backends(settings.app), note)
+        if settings.backend == GIVEN:
+            return
+        own = self._app(settings.app)
+        duration_s = settings.windows * settings.window_s
+        self.loads.take(own if settings.backend == "simulated" else own.as_live(), settings.workload, duration_s)
+        if settings.backend == "simulated":
+            self.plants.take(own, settings.plant, settings.changes)
 
     def _other_load(self, workload: Any) -> None:
         self._errors.note("load or plant", None)
@@ -176,13 +392,21 @@ class Explorer(Live):
         self._reshape(replace(self.settings, plant=plant, changes=FrozenMap(changes)))
 
     def _reshape(self, settings: Any) -> None:
-        """Another load or plant is for the next run: one that goes was made with its own."""
+        """Take another load or plant for the next run; the present one keeps those that it began with."""
         self._now = self._application(settings)
         self._apply(settings)
 
     def _allow(self, request: Request) -> None:
-        """An error for machines that the application does not have: nothing is asked then, and the run goes on."""
-        if not isinstance(request, ScaleOut):
+        """Raise if the application does not have the machines that are asked for; the run continues without them."""
+        if not isinstance(request, ScaleOut) or self.settings.backend == GIVEN:
+            return
+        if self.settings.backend == "spark":
+            if "workers" not in self.settings.options:
+                raise BackendError(
+                    f"{request.machines} more machines for a job on this one",
+                    expected="a job on a cluster",
+                    fix='make one: ui.Explorer(app, policy, backend="spark", workers=2)',
+                )
             return
         have = len(self._now.plant.nodes)
         now = (self.history[-1].deployment.workers if self.running and self.history else self._now.workers) or have
@@ -191,7 +415,7 @@ class Explorer(Live):
         if now + request.machines > have:
             others = {name: make() for name, make in self._apps().items() if name != self.settings.app}
             spare = [name for name, app in others.items() if app.workers and app.workers < len(app.plant.nodes)]
-            raise DspkitError(
+            raise ArgumentError(
                 f"{request.machines} more for {self.settings.app}, which has {have} machines and uses {now}",
                 expected=f"at most {max(0, have - now)} more",
                 fix=f"let others leave first, or choose one of {', '.join(spare)}, which start with machines to spare",
@@ -206,7 +430,62 @@ class Explorer(Live):
             self._live.move(operator, parallelism)
 
     def _follow(self, run: Run, history: History) -> None:
-        """Sliders show what runs, and when it is over what the next run begins with."""
+        """Let the sliders show what runs, and when it is over what the next run begins with."""
         shown = self.settings.parallelism if run.over else {**history[-1].deployment.parallelism, **run.moved}
         for operator, k in shown.items():
             self._sliders[operator].value = k
+
+
+@dataclass(frozen=True)
+class _Unnamed:
+    """The application of a backend that was given alone: only its graph is known."""
+
+    name: str
+    topology: Topology
+    target_latency_s: float = 0.18
+    simulated: bool = False
+    live: None = None
+    workers: None = None
+
+
+def _sides(app: Any) -> tuple[str, ...]:
+    """Return what an application can run on; the live side of a simulated one can be synthetic."""
+    live = app.simulated or app.live is not None
+    return tuple(side for side, there in zip(SIDES, (app.simulated, live), strict=True) if there)
+
+
+def _application(thing: Any) -> App:
+    """Return the application that was given: by name, made, or as a function that makes it."""
+    if callable(thing) and not isinstance(thing, type):
+        try:
+            inspect.signature(thing).bind()
+        except TypeError as error:
+            raise ArgumentError(
+                f"{label_of(thing)}, which needs an argument ({error})",
+                expected="a function that makes an application",
+                fix="call it, and pass what it returns",
+            ) from None
+        thing = thing()
+    made = application_of(thing, "an application, its name, a function that makes it, or a backend")
+    if not isinstance(made, App):
+        raise ArgumentError(label_of(made), expected="an application", fix="make one: dspkit.apps.App(...)")
+    return made
+
+
+def _must_run(backend: Backend, app: App) -> None:
+    """Refuse a backend that runs another application."""
+    theirs, ours = (tuple(o.name for o in t.operators) for t in (backend.topology, app.topology))
+    if set(theirs) != set(ours):
+        raise BackendError(
+            f"a {type(backend).__name__} of {', '.join(theirs)}",
+            expected=f"one that runs {app.name}: {', '.join(ours)}",
+            fix="pass the backend alone, as in ui.Explorer(backend, policy)",
+        )
+
+
+def _is_backend(thing: Any) -> bool:
+    return isinstance(thing, Backend) and not isinstance(thing, type)
+
+
+def _same(app: App) -> App:
+    return app

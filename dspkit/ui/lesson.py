@@ -1,4 +1,4 @@
-"""A lesson with its sliders: the picture follows the hand."""
+"""A lesson with its sliders: the chart is redrawn whenever one moves."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from typing import Any
 
 import ipywidgets as w
 
-from ..knobs import call
-from .controls import Panel
-from .errors import Errors
+from ..core import call
+from .controls import Errors, Panel
 from .view import show_beside, show_plot
 
 
 class Lesson:
-    """Controls and the picture of `thing`, any frozen dataclass of knobs with a `plot()`. Display it.
+    """A view of a lesson: sliders of its knobs, its chart, and the same as code. Display it.
 
-    >>> from dspkit import lessons
+    Parameters
+    ----------
+    thing : Knobs
+        Any frozen dataclass of knobs with a method `plot()`, e.g. one of `dspkit.ui.lessons`.
+
+    Examples
+    --------
+    >>> from dspkit.ui import lessons
     >>> lesson = Lesson(lessons.Waiting(records=1000))
     >>> lesson["instances"].value = 4
     >>> lesson.thing.instances
@@ -39,12 +45,12 @@ class Lesson:
 
     @property
     def thing(self) -> Any:
-        """The lesson as its controls have it now."""
+        """The lesson with the values of its controls."""
         return self._panel.thing
 
     @property
     def error(self) -> str:
-        """The line that tells of an error, or nothing."""
+        """The errors that the view shows, as HTML; empty without any."""
         return str(self._errors)
 
     def __getitem__(self, name: str) -> Any:

@@ -1,46 +1,72 @@
-"""A run in the background over any backend, with buttons: start it, hold it, stop it, turn the policy's knobs.
+"""A run on any backend in the background, with buttons to start, pause and stop it, and the policy's knobs.
 
-Work runs in a thread (run.py) and hands pictures to the browser by setting traits; callbacks only note what is wanted.
+The run has a thread of its own (run.py), which shows charts by setting traits; callbacks only note what is wanted.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import plots, policies, report
-from ..core import Backend, Policy
-from ..errors import DspkitError
-from ..history import History
-from ..knobs import thresholds
-from .controls import Panel, read
-from .errors import Errors
+from ..core import ArgumentError, Backend, History, Policy, thresholds
+from ..experiment import policy_of
+from .controls import Errors, Panel, read_control
 from .run import Run
 from .settings import LiveSettings
 from .view import RunView
 
 
 class Live:
-    """Buttons and a live chart of any policy on any backend. Display it, or drive it from code:
+    """A view of any policy on any backend: buttons, the policy's knobs, and a chart that grows with the run.
 
-    `live = ui.Live(lambda: app.simulator(), "ds2"); live.start(); live.wait(); live.history`
+    Display it, or drive it from code. A run that is still active in this kernel is stopped when a view is made.
+
+    Parameters
+    ----------
+    backend : callable
+        Makes the backend. It is called at each start, and what it returns is closed at the end of the run.
+    policy : str, type or Policy
+        A policy, its class, or its name; the sliders begin with its values.
+    windows : int
+        Length of a run in windows.
+    speed : int
+        Windows per second; 0 is as fast as possible.
+    settle : int
+        Windows after each change that are observed and not decided on.
+    seed : int
+        Seed of the policy.
+    target_latency_s : float
+        The latency to aim at, a line in the chart.
+
+    Examples
+    --------
+    >>> from dspkit import apps, ui
+    >>> live = ui.Live(lambda: apps.star().simulator(), "ds2", windows=3)
+    >>> live.start()
+    >>> live.wait(60), len(live.history)
+    (True, 3)
     """
 
     settings: Any
 
     def __init__(
-        self, backend: Callable[[], Backend], policy: str | Policy = "ds2", *, windows: int = 90, speed: int = 0,
-        settle: int = 0, seed: int = 0, target_latency_s: float = 0.18,
-    ):  # fmt: skip
-        """`backend` is called at each Start, and what it makes is closed at the end: pass a function, or a class.
-
-        `speed` is in windows a second; 0 is as fast as it goes. A run that goes in this kernel is told to stop.
-        """
+        self,
+        backend: Callable[[], Backend],
+        policy: str | type | Policy = "ds2",
+        *,
+        windows: int = 90,
+        speed: int = 0,
+        settle: int = 0,
+        seed: int = 0,
+        target_latency_s: float = 0.18,
+    ):
         if not callable(backend):
-            raise DspkitError(
+            raise ArgumentError(
                 f"a {type(backend).__name__}", expected="a function that makes a backend", fix="put lambda: before it"
             )
         self._make = backend
@@ -48,10 +74,10 @@ class Live:
         settings = LiveSettings(chosen, windows, settle, seed, target_latency_s)
         self._ready(RunView(sorted(self._makers), speed, self._press, self._errors), settings, speed)
 
-    def _prepare(self, policy: str | Policy) -> Policy:
-        """What must be there before the view is."""
+    def _prepare(self, policy: str | type | Policy) -> Policy:
+        """Make what the view needs, and return the policy."""
+        chosen = policy_of(policy)
         Run.stop_latest()  # as when the cell is run again: its former view, and its Stop button, are gone
-        chosen: Policy = policies.get(policy)() if isinstance(policy, str) else policy
         self._makers: dict[str, Callable[[], Policy]] = {**policies.available(), chosen.name: lambda: chosen}
         self._lock = threading.RLock()  # the run's thread and callbacks both draw
         self._errors = Errors()
@@ -59,9 +85,12 @@ class Live:
         self._taking = False
         self.report_path: Path | None = None
         self._press = {
-            "Start": self.start, "Pause": self.pause, "Stop": self.stop, "Reset": self.reset,
+            "Start": self.start,
+            "Pause": self.pause,
+            "Stop": self.stop,
+            "Reset": self.reset,
             "Export report": self.export,
-        }  # fmt: skip
+        }
         return chosen
 
     def _ready(self, view: Any, settings: Any, speed: int) -> None:
@@ -77,15 +106,15 @@ class Live:
     # What a person or a test does
 
     def start(self) -> None:
-        """Begin a run with the present settings, from the start; a run that is going ends first."""
+        """Start a run with the present settings; an active run ends first."""
         self._errors.forget()
         self.view.tell("Starting…")
-        self._live = Run(self.settings, self._begin, self._show, lambda: self.view.speed.value)
+        self._live = Run(self.settings, self._begin, self._show, self._pace)
         self._live.start()
         self._enable()
 
     def pause(self) -> None:
-        """Hold the run, or let it go on."""
+        """Pause the run, or resume it."""
         with self._lock:
             if (run := self._live) is None or run.over or run.stopping:
                 return
@@ -97,48 +126,77 @@ class Live:
             self._enable()
 
     def stop(self) -> None:
-        """Ask the run to end; what it recorded stays. Returns at once: `wait` waits."""
+        """Ask the run to end, and return at once; what it recorded stays."""
         with self._lock:
             if self._live is not None and not self._live.over:
                 self._live.stop()
                 self.view.tell("Stopping…")
 
     def reset(self) -> None:
-        """End the run, forget what it recorded, and put all controls back to what they were at first."""
+        """End the run, forget what it recorded, and put all controls back to their first values."""
         self.use(self._first)
         self.view.speed.value = self._first_speed
 
     def use(self, settings: Any) -> None:
-        """Take other settings, as text or as they are; the run before them is told to stop and forgotten."""
-        settings = type(self._first).load(settings, self._own()) if isinstance(settings, str) else settings
+        """Take other settings; the run before them is stopped and forgotten.
+
+        Parameters
+        ----------
+        settings : str, Settings or LiveSettings
+            The settings, or the text that printed them, e.g. from a report.
+
+        Examples
+        --------
+        >>> from dspkit import apps, ui
+        >>> live = ui.Live(lambda: apps.star().simulator(), "static")
+        >>> live.use("LiveSettings(DS2(activation=3), windows=10)")
+        >>> live.settings.policy.activation
+        3
+        """
+        settings = type(self._first).load(settings, self._own_classes()) if isinstance(settings, str) else settings
         self._forget()
         self._take(settings)
 
     def export(self) -> Path:
-        """Write what was recorded as one HTML file, show where it is, and return its path."""
+        """Write the recorded run as one HTML file, show a link to it, and return its path."""
         history = self.history[:] if self.history else None
         if not history:
-            raise DspkitError("no run to export", expected="a run of at least one window", fix="press Start first")
+            raise ArgumentError("no run to export", expected="a run of at least one window", fix="press Start first")
         self.report_path = report.from_history(history, target_latency_s=self.settings.target_latency_s)
         self.view.link_to(self.report_path)
         return self.report_path
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run is over; whether it is."""
+        """Wait until the run is over, and return whether it is.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            Seconds to wait at most.
+
+        Examples
+        --------
+        >>> from dspkit import apps, ui
+        >>> live = ui.Live(lambda: apps.star().simulator(), "static", windows=2)
+        >>> live.start()
+        >>> live.wait(60)
+        True
+        """
         return self._live is None or self._live.wait(timeout_s)
 
     @property
     def running(self) -> bool:
+        """True while a run is active."""
         return self._live is not None and self._live.running
 
     @property
     def history(self) -> History | None:
-        """What the last run recorded so far."""
+        """The windows that the last run recorded so far; None before the first."""
         return self._live.history if self._live is not None else None
 
     @property
     def error(self) -> str:
-        """The lines that tell of errors, or nothing."""
+        """The errors that the view shows, as HTML; empty without any."""
         return str(self._errors)
 
     def _ipython_display_(self) -> None:
@@ -149,7 +207,7 @@ class Live:
     # Controls
 
     def _take(self, settings: Any) -> None:
-        """Show these settings; what the controls say in between is not heard."""
+        """Show these settings; changes of controls on the way are ignored."""
         self._taking = True
         try:
             self._put(settings)
@@ -168,16 +226,20 @@ class Live:
         self.view.settle.max = max(self.view.settle.max, settings.settle)
         target.value, self.view.settle.value = settings.target_latency_s, settings.settle
 
-    def _begin(self, run: Run) -> Backend:
+    def _begin(self, run: Run) -> AbstractContextManager[Backend]:
         return self._make()
 
-    def _own(self) -> list[type]:
-        """Classes of the reader's own that pasted settings may name."""
+    def _pace(self) -> float:
+        """Windows per second, or 0 for no limit."""
+        return float(self.view.speed.value)
+
+    def _own_classes(self) -> list[type]:
+        """Classes of the user's own that pasted settings may name."""
         return [type(self._first.policy)]
 
     def _changed(self) -> dict[str, Any]:
-        """What the controls say beside policy and parallelism."""
-        return {"target_latency_s": read(self.view.target), "settle": read(self.view.settle)}
+        """The settings that the controls have, beside policy and parallelism."""
+        return {"target_latency_s": read_control(self.view.target), "settle": read_control(self.view.settle)}
 
     def _set(self, change: Any) -> None:
         if self._taking:
@@ -187,7 +249,7 @@ class Live:
             self._redraw()
 
     def _redraw(self) -> None:
-        """Thresholds are lines: they move in the picture of a run that is over."""
+        """Redraw the thresholds in the chart of a run that is over."""
         if self.history and not self.running:
             with self._lock:
                 self.view.draw_run(self.history, self.settings)
@@ -228,10 +290,10 @@ class Live:
             self._redraw()
 
     def _allow(self, request: Any) -> None:
-        """Raises if machines that a person asks for cannot be had; here the backend itself says so."""
+        """Raise if the machines that a person asks for are not available; here the backend itself raises."""
 
     def _time(self) -> float:
-        """Where the run is, in its own seconds; before it begins, the start."""
+        """The time of the run in its own seconds; 0 before it starts."""
         return self.history[-1].snapshot.t if self.running and self.history else 0.0
 
     def _enable(self) -> None:
@@ -241,7 +303,7 @@ class Live:
             self.view.show_buttons(going=going, paused=going and run is not None and run.paused)
 
     def _forget(self) -> None:
-        """A run that goes is told to stop, and shows nothing any more."""
+        """Stop the active run, and show nothing of it any more."""
         with self._lock:
             if self._live is not None:
                 self._live.stop()
@@ -251,7 +313,7 @@ class Live:
     # The run, in its own thread
 
     def _show(self, run: Run) -> None:
-        """Draw where the run is; a run that another has replaced shows nothing any more."""
+        """Draw the run so far; a run that another one has replaced shows nothing any more."""
         with self._lock:
             if run is not self._live:
                 return

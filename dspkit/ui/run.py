@@ -1,32 +1,118 @@
-"""A run in the background of a notebook, with hands on it: no widget here, so that it can be tested without any."""
+"""Background threads of views: a run that can be paused, stopped and changed on the way.
+
+One thread of a kind is active at a time in a kernel. There are no widgets here, so that tests need none.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from ..core import Backend, Step
-from ..history import THEN, History, changes
-from ..knobs import call
-from ..loop import describe, mape
-from .background import REDRAW_S, Background
+from ..core import THEN, Backend, History, Step, call, changes, control_loop, describe
 from .settings import LiveSettings, Settings
+
+REDRAW_S = 0.25  # a browser that must draw more often falls behind
+
+
+class Background:
+    """A background thread; a subclass defines `work()`, which checks `stopping` between two pieces of its work.
+
+    `show(self)` is called from the thread: now and then by `work`, and once when all is over. Starting one of a kind
+    stops the one before, and waits for it in the new one's thread.
+    """
+
+    _latest: ClassVar[Any] = None
+    _starting: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, show: Callable[[Any], None]):
+        self.error: Exception | None = None
+        self.over = False
+        self._show = show
+        self._stop = threading.Event()
+        self._former: Background | None = None
+        self._thread = threading.Thread(target=self._all, daemon=True, name=f"dspkit-{type(self).__name__.lower()}")
+
+    def work(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must give work()")
+
+    def start(self) -> None:
+        kind = type(self)
+        with self._starting:
+            self._former, kind._latest = kind._latest, self
+            if self._former is not None:
+                self._former.stop()
+            self._thread.start()
+
+    @classmethod
+    def stop_latest(cls) -> None:
+        """Stop the active one of this kind, if there is one."""
+        if cls._latest is not None:
+            cls._latest.stop()
+
+    def stop(self) -> None:
+        """Ask it to end after the present piece, and return at once."""
+        self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is over, and return whether it is."""
+        self._thread.join(timeout_s)
+        return not self.running
+
+    def is_this_thread(self) -> bool:
+        return self._thread is threading.current_thread()
+
+    def _all(self) -> None:
+        if self._former is not None:
+            self._former.wait()
+            self._former = None
+        try:
+            if not self.stopping:
+                self.work()
+        except Exception as error:
+            self.error = error
+        self.over = True
+        self._show(self)
+
+
+class BackgroundTask(Background):
+    """A background thread whose work is `pieces()`: a subclass defines this generator, which yields in between."""
+
+    def pieces(self) -> Iterator[None]:
+        raise NotImplementedError(f"{type(self).__name__} must give pieces()")
+
+    def work(self) -> None:
+        shown = 0.0
+        for _ in self.pieces():
+            if time.monotonic() - shown > REDRAW_S:
+                self._show(self)
+                shown = time.monotonic()
+            if self.stopping:
+                break
 
 
 class Run(Background):
-    """One run of a policy on the backend that `begin(run)` makes; `show(run)` comes at most every REDRAW_S seconds."""
+    """One run of a policy on the backend that `begin(run)` makes; `show(run)` is called now and then."""
 
     def __init__(
         self,
         settings: LiveSettings | Settings,
-        begin: Callable[[Run], Backend],
+        begin: Callable[[Run], AbstractContextManager[Backend]],
         show: Callable[[Run], None],
         pace: Callable[[], float],
     ):
-        """`pace()` is in windows a second, asked after each window; 0 is as fast as it goes."""
+        """`pace()` returns windows per second and is called after each window; 0 is as fast as possible."""
         super().__init__(show)
         self.settings = settings
         self.history: History | None = None
@@ -43,7 +129,7 @@ class Run(Background):
         self._go.set()
 
     def pause(self) -> None:
-        """Hold the run after the window it is in, until `resume` or `stop`; a real job goes on by itself."""
+        """Pause the run after the present window, until `resume` or `stop`; a real job keeps running."""
         if not self.stopping:
             self._go.clear()
 
@@ -56,25 +142,25 @@ class Run(Background):
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the end at the pace so far, or None if nothing tells yet."""
+        """Estimated seconds until the end at the pace so far, or None before the first window."""
         done = len(self.history) if self.history else 0
         if not done or self.over or not self._started_s:
             return None
         return (time.monotonic() - self._started_s - self._held_s) / done * (self.settings.windows - done)
 
     def turn(self, settings: LiveSettings | Settings) -> None:
-        """From the next window on the run follows these settings; their parallelism is for the next run."""
+        """Follow these settings from the next window on; their parallelism is for the next run."""
         with self._lock:
             self._turned_to = settings
 
     def move(self, operator: str, parallelism: int) -> None:
-        """From the next window on the operator runs with that many instances, until a policy decides otherwise."""
+        """Run the operator with that many instances from the next window on, until a policy decides otherwise."""
         with self._lock:
             self._moved[operator] = parallelism
 
     @property
     def moved(self) -> dict[str, int]:
-        """Moves that the run has not come to yet."""
+        """The moves by hand that are not deployed yet."""
         with self._lock:
             return dict(self._moved)
 
@@ -100,7 +186,7 @@ class Run(Background):
                     self._stop.wait(1 / pace)
 
     def _hold(self) -> bool:
-        """Wait until the run goes on; whether it is to stop instead."""
+        """Wait until the run is resumed, and return whether it has to stop instead."""
         self._show(self)
         held = time.monotonic()
         self._go.wait()
@@ -108,7 +194,7 @@ class Run(Background):
         return self.stopping
 
     def _obey(self, backend: Backend, steps: Iterator[Step]) -> Iterator[Step]:
-        """Do what hands asked for since the last window, and note it in the history."""
+        """Apply the changes by hand since the last window, and note them in the history."""
         with self._lock:
             new, moved = self._turned_to or self.settings, self._moved
             self._turned_to, self._moved = None, {}
@@ -116,8 +202,8 @@ class Run(Background):
         done = []
         if moved:
             done += [f"{changed}, by hand" for changed in _move(backend, moved)]
-        if (scale := getattr(new, "scale", 1.0)) != getattr(old, "scale", 1.0):  # where the load is ours to turn
-            done.append(f"load × {scale:g}")
+        if isinstance(new, Settings) and isinstance(old, Settings) and new.scale_turns and new.scale != old.scale:
+            done.append(f"load × {new.scale:g}")
         if new.settle != old.settle:
             done.append(f"settle {new.settle} windows")
         if new.policy != old.policy:
@@ -133,27 +219,27 @@ class Run(Background):
         return self._steps(backend, keep_state=type(new.policy) is type(old.policy))
 
     def _steps(self, backend: Backend, *, keep_state: bool = False) -> Iterator[Step]:
-        """The loop from here on; a policy of which only a knob was turned goes on with what it knows."""
+        """Return the loop from here on; a policy of which only a knob was turned keeps its state."""
         last = self.history[-1] if self.history else None
         if last is not None and not keep_state:
             last = replace(last, state=None)
         settle, seed = self.settings.settle, self.settings.seed
-        return mape(self.settings.policy, backend, settle=settle, seed=seed, after=last)
+        return control_loop(self.settings.policy, backend, settle=settle, seed=seed, after=last)
 
     def _tell(self, backend: Backend) -> None:
-        """What a report has to say of this run: how it began, and which policies it had since."""
+        """Write into the history, for reports, how the run began and which policies it had since."""
         assert self.history is not None
         if not self._told:
             settings = self.settings
             self._told = describe(settings.policy, backend, settle=settings.settle, seed=settings.seed)
             self._told |= {"code": settings.code(), "settings": repr(settings)}
-            self.history.tell(self._told)
+            self.history.set_metadata(self._told)
             return
         references = dict.fromkeys(key for p in self._policies for key in _keys(getattr(p, "reference", ())))
         self._told["settings"] = repr(self.settings)
         told = {key: value for key, value in self._told.items() if key != "code"}  # no code makes this run again
         policies = THEN.join(call(p) for p in self._policies)
-        self.history.tell({**told, "policy": policies, "reference": tuple(references)})
+        self.history.set_metadata({**told, "policy": policies, "reference": tuple(references)})
 
 
 def _move(backend: Backend, moved: Mapping[str, int]) -> list[str]:

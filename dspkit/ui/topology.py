@@ -9,24 +9,21 @@ from typing import Any
 import ipywidgets as w
 
 from .. import plots
-from ..errors import DspkitError
-from ..history import History
-from ..knobs import Knobs, knob
-from .controls import ROOM, WIDE, read, slider
-from .errors import Errors
-from .settings import Shown
+from ..core import ArgumentError, History, Knobs, knob
+from .controls import ROOM, WIDE, Errors, read_control, slider
+from .settings import CodeRoundTrip
 from .view import settings_box, show_beside, show_plot
 
 
 @dataclass(frozen=True, repr=False)
-class TopologySettings(Shown, Knobs):
-    """What a TopologyView shows of its run."""
+class TopologySettings(CodeRoundTrip, Knobs):
+    """The settings of a `TopologyView`."""
 
     window: int = knob(0, "which window", low=0, high=10**9)
     congestion_rate: float = knob(1.2, "input over processing rate that is too much", low=1.0, high=3.0)
 
     def code(self) -> str:
-        """The same picture as a plain call."""
+        """Return the same picture as a plain call."""
         return (
             f"plots.topology(history.topology, history[{self.window}].snapshot, "
             f"congestion_rate={self.congestion_rate:g})"
@@ -34,18 +31,38 @@ class TopologySettings(Shown, Knobs):
 
 
 class TopologyView:
-    """The graph of a run at any of its windows. Display it, or drive it: `view.use(TopologySettings(window=30))`."""
+    """A view of the graph of a run at any of its windows. Display it, or drive it from code.
+
+    Parameters
+    ----------
+    history : History
+        A recorded run.
+    settings : TopologySettings, optional
+        What to show at first; left out, the last window.
+
+    Examples
+    --------
+    >>> from dspkit import run, ui
+    >>> view = ui.TopologyView(run("ds2", "star", steps=4))
+    >>> view.use(ui.TopologySettings(window=1))
+    >>> view.window.value
+    1
+    """
 
     def __init__(self, history: History, settings: TopologySettings | None = None):
-        """The last window is shown first."""
         if not len(history):
-            raise DspkitError("an empty history", expected="at least one step", fix="run a policy first")
+            raise ArgumentError("an empty history", expected="at least one step", fix="run a policy first")
         self._history, self._errors = history, Errors()
         last = len(history) - 1
         self.window = w.IntSlider(
-            min=0, max=last, value=last, description="window", tooltip="which window of the run", style=WIDE,
+            min=0,
+            max=last,
+            value=last,
+            description="window",
+            tooltip="which window of the run",
+            style=WIDE,
             layout=ROOM,
-        )  # fmt: skip
+        )
         self.play = w.Play(min=0, max=last, value=last, interval=400, tooltip="play the run window by window")
         w.jslink((self.play, "value"), (self.window, "value"))
         self.rate = slider(1.0, 3.0, 1.2, "congestion rate", "input over processing rate that is too much")
@@ -60,22 +77,37 @@ class TopologyView:
         self.use(settings or TopologySettings(window=last))
 
     def use(self, settings: TopologySettings | str) -> None:
-        """Take other settings, as text or as they are."""
+        """Take other settings.
+
+        Parameters
+        ----------
+        settings : str or TopologySettings
+            The settings, or the text that printed them.
+
+        Examples
+        --------
+        >>> from dspkit import run, ui
+        >>> view = ui.TopologyView(run("ds2", "star", steps=4))
+        >>> view.use("TopologySettings(window=2)")
+        >>> view.window.value
+        2
+        """
         settings = TopologySettings.load(settings) if isinstance(settings, str) else settings
         if settings.window >= len(self._history):
-            raise DspkitError(
-                f"window {settings.window}", expected=f"0 to {len(self._history) - 1}", fix="check it"
-            )  # fmt: skip
+            raise ArgumentError(
+                f"window {settings.window}", expected=f"0 to {len(self._history) - 1}", fix="choose a window of the run"
+            )
         self.settings = settings
         self.window.value, self.rate.value = settings.window, settings.congestion_rate
         self._draw()
 
     @property
     def error(self) -> str:
+        """The errors that the view shows, as HTML; empty without any."""
         return str(self._errors)
 
     def _moved(self) -> None:
-        settings = replace(self.settings, window=self.window.value, congestion_rate=read(self.rate))
+        settings = replace(self.settings, window=self.window.value, congestion_rate=read_control(self.rate))
         if settings != self.settings:
             self.settings = settings
             self._draw()

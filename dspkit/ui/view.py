@@ -1,4 +1,4 @@
-"""What a view of a run shows: buttons, progress, charts, decisions in words. It decides nothing."""
+"""The widgets of a view of a run: buttons, progress, charts, decisions in words."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from typing import Any
 import ipywidgets as w
 
 from .. import plots
-from ..core import Step
-from ..history import History, changes, why_text
-from ..knobs import thresholds
-from .controls import ROOM, WIDE, slider
-from .errors import Errors
+from ..core import History, Step, changes, thresholds, why_text
+from .controls import ROOM, WIDE, Errors, slider
 
 # Plots are a fraction of a pixel wider than their box, which would give each a scroll bar.
 _STYLE = "<style>.dspkit .jp-OutputArea-output { overflow: hidden }</style>"
 _NARROWEST = "430px"  # of the charts: below that they go under the controls
 _BUTTONS = {
-    "Start": ("play", "begin a run from the start"),
-    "Pause": ("pause", "hold the run, or let it go on; a real job goes on by itself, and nothing is decided"),
-    "Stop": ("stop", "end the run and keep what it recorded"),
-    "Reset": ("refresh", "forget the run, and put all controls back to what they were at first"),
+    "Start": ("play", "start a run"),
+    "Pause": ("pause", "pause the run, or resume it; a real job keeps running meanwhile, without decisions"),
+    "Stop": ("stop", "end the run; what it recorded stays"),
+    "Reset": ("refresh", "forget the run, and put all controls back to their first values"),
     "Export report": ("download", "write the run as one HTML file"),
 }
 
 
 class RunView:
-    """The widgets of a run. `press` has what the buttons do, by their text; `left` puts controls beside the charts."""
+    """The widgets of a run; `press` has the action of each button by its text."""
 
     def __init__(self, names: Sequence[str], speed: int, press: dict[str, Callable[..., Any]], errors: Errors):
         self.buttons = {
@@ -40,11 +37,15 @@ class RunView:
         for text, button in self.buttons.items():
             button.on_click(errors.guard(text, lambda _, act=press[text]: act()))
         self.policy = w.Dropdown(
-            options=names, description="policy", tooltip="who decides how many instances run", style=WIDE, layout=ROOM
+            options=names,
+            description="policy",
+            tooltip="the policy that decides how many instances run",
+            style=WIDE,
+            layout=ROOM,
         )
         self.target = slider(0.01, 2.0, 0.18, "latency target, s", "the line that latency should stay below")
         self.settle = slider(0, 10, 0, "settle, windows", "windows after a change that the policy does not see")
-        self.speed = slider(0, 30, speed, "speed, windows/s", "how fast simulated time runs; 0 is as fast as it goes")
+        self.speed = slider(0, 30, speed, "speed, windows/s", "how fast simulated time runs; 0 is as fast as possible")
         self.progress = w.IntProgress(min=0, description="windows", tooltip="windows done", layout={"width": "330px"})
         self.knobs = w.VBox()
         self.chart, self.graph, self.link = (w.Output() for _ in range(3))
@@ -62,20 +63,27 @@ class RunView:
         self.box.add_class("dspkit")
 
     def controls(self) -> list[Any]:
-        """What stands on the left, from the top down."""
+        """Return the controls on the left, from the top down."""
         return [
-            self.policy, self.knobs, heading("Thresholds"), self.target, heading("Run"), self.settle, self.speed,
-        ]  # fmt: skip
+            self.policy,
+            self.knobs,
+            heading("Thresholds"),
+            self.target,
+            heading("Run"),
+            self.settle,
+            self.speed,
+        ]
 
     def show_settings(self, settings: Any) -> None:
-        """The next run as code, and its settings."""
+        """Show the next run as code, and its settings."""
         self.code.value = f"<b>The next run as code</b><pre>{escape(settings.code())}</pre>"
         self.settings.value = repr(settings)
 
     def draw_run(self, history: History, settings: Any) -> None:
-        """What happened so far."""
+        """Draw the run so far."""
         last = history[-1].snapshot
-        end, target = settings.windows * last.window_s, settings.target_latency_s
+        first = history[0].snapshot  # not at 0 on a backend that has run before
+        end, target = first.t - first.window_s + settings.windows * last.window_s, settings.target_latency_s
         lines = thresholds(settings.policy)
         chart = plots.timeline(history, target_latency_s=target, thresholds=lines, until_s=end)
         graph = plots.topology(history.topology, last)
@@ -92,12 +100,12 @@ class RunView:
         )
 
     def tell_progress(self, done: int, windows: int, left_s: float | None) -> None:
-        """How far a run is, and how long it will take from here."""
+        """Show the progress of a run, and the time that is left."""
         left = f", {_seconds(left_s)} left" if left_s is not None and done < windows else ""
         self.left.value = f"<span style='padding-left:.5em'>{done} of {windows}{left}</span>" if done else ""
 
     def clear(self, topology: Any) -> None:
-        """No run yet: the bare graph, where it is known."""
+        """Show no run: only the graph, where it is known."""
         self.chart.outputs, self.link.outputs = (), ()
         self.said.value, self.why.value, self.left.value, self.progress.value = "", "", "", 0
         self.why.layout.display = "none"
@@ -108,13 +116,13 @@ class RunView:
         self.status.value = f"<div style='line-height:1.4' role='status'>{escape(status)}</div>"
 
     def show_buttons(self, *, going: bool, paused: bool) -> None:
-        """Stop and Pause do something only while a run goes."""
+        """Enable Stop and Pause while a run is active."""
         self.buttons["Stop"].disabled = self.buttons["Pause"].disabled = not going
-        self.buttons["Pause"].description = "Go on" if paused else "Pause"
+        self.buttons["Pause"].description = "Resume" if paused else "Pause"
         self.buttons["Pause"].icon = "play" if paused else "pause"
 
     def link_to(self, path: Path) -> None:
-        """A link that JupyterLab resolves from the notebook's folder, and the path for all others."""
+        """Show a link that JupyterLab resolves from the notebook's folder, and the path for other front ends."""
         href = escape(os.path.relpath(path).replace(os.sep, "/"), quote=True)
         shown = escape(str(path))
         text = f'<p>Report written: <a href="{href}" target="_blank">{escape(path.name)}</a> <code>{shown}</code></p>'
@@ -123,7 +131,7 @@ class RunView:
 
 
 def _decided(step: Step) -> str:
-    """A window's decision in words, as HTML."""
+    """Return a window's decision in words, as HTML."""
     if step.decision is None:
         return "a change settles; nothing is decided."
     changed = changes(step.snapshot.deployment, step.decision.deployment)
@@ -140,11 +148,15 @@ def _seconds(seconds: float) -> str:
 
 
 def settings_box() -> Any:
-    """Where a view's settings are copied from, and others are pasted."""
+    """Return the box from which settings are copied, and into which others are pasted."""
     return w.Textarea(
-        description="settings", tooltip="copy them to keep a picture; paste others here to make theirs again",
-        continuous_update=False, rows=3, style=WIDE, layout={"width": "auto"},
-    )  # fmt: skip
+        description="settings",
+        tooltip="copy them to keep a picture; paste others here to make theirs again",
+        continuous_update=False,
+        rows=3,
+        style=WIDE,
+        layout={"width": "auto"},
+    )
 
 
 def heading(text: str) -> Any:
@@ -152,7 +164,7 @@ def heading(text: str) -> Any:
 
 
 def show_plot(output: Any, plot: plots.Plot, *, bar: bool = True) -> None:
-    """Put a picture into an output; without plotly's bar of buttons where there is nothing to zoom into."""
+    """Put a chart into an output; without plotly's bar of buttons where there is nothing to zoom into."""
     data = plot.bundle
     if not bar:
         figure = data[plots.PLOTLY_MIME]
@@ -161,7 +173,7 @@ def show_plot(output: Any, plot: plots.Plot, *, bar: bool = True) -> None:
 
 
 def show_beside(plot: plots.Plot | None, box: Any) -> None:
-    """Display widgets, and with them a picture: a report, and a notebook opened without a kernel, show that."""
+    """Display widgets with a chart, which reports, and notebooks opened without a kernel, show instead."""
     from IPython.display import display
 
     picture = {} if plot is None else plot.bundle

@@ -9,9 +9,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 import dspkit
 from dspkit import report
 from dspkit.core import Operator, Topology
-from dspkit.plant import Plant, Service
 from dspkit.policies.ds2 import DS2
-from dspkit.simulator import Simulator
+from dspkit.simulator import Plant, Service, Simulator
 from dspkit.workload import Sine
 
 pytestmark = pytest.mark.browser

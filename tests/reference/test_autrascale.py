@@ -10,7 +10,7 @@ import pytest
 from dspkit import Deployment, OperatorMetrics, Snapshot, Topology
 from dspkit.bo import GP, Lattice, Library, Model, Sample, Search, expected_improvement, score, stop_threshold
 from dspkit.bo.transfer import blend, predicted
-from dspkit.policies._throughput import recommend
+from dspkit.policies.autrascale import recommend_instances
 from dspkit.policies.drs import allocate, network_time, operator_time
 
 # Tables II and III: k, latency, target, base (of the throughput test before), printed score
@@ -74,7 +74,7 @@ def _seen(topology, rates, offered, selectivity=None, k=1):
 
 
 def _recommended(topology, *seen, mode):
-    needs, unknown = recommend(topology, _seen(topology, *seen), mode)
+    needs, unknown = recommend_instances(topology, _seen(topology, *seen), mode)
     assert not unknown
     return list(topology.clip(needs).values())
 
@@ -131,7 +131,7 @@ def test_transfer_is_exact_at_samples_without_noise():
     for sample in predicted(model, [first], search, 6)[1:]:
         gap = first.score - model.mean([first.k])[0]
         assert sample.score == pytest.approx(model.mean([sample.k])[0] + gap, abs=1e-9)
-    from dspkit.bo.gp import fit
+    from dspkit.bo import fit
 
     ran = np.array([s.k for s in real])
     left = np.array([s.score for s in real]) - model.mean(ran)
@@ -162,7 +162,7 @@ def test_drs_vectors():
     for slots, (k, expected) in enumerate(steps.items(), start=8):
         assert allocate(*network, 10, slots=slots) == list(k)
         assert network_time(*network, k, 10) == pytest.approx(expected, abs=5e-8)
-    assert allocate(*network, 10, target_s=0.75) == [4, 6, 1]
+    assert allocate(*network, 10, target_latency_s=0.75) == [4, 6, 1]
 
 
 @pytest.mark.parametrize("slots", [9, 11, 14])

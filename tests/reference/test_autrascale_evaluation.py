@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from dspkit.reproduce import autrascale as paper
+from reproduction.autrascale import study as paper
 
 
 @pytest.fixture(scope="module")

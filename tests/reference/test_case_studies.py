@@ -2,15 +2,15 @@
 
 import pytest
 
-from dspkit import Deployment, Plant, Simulator, Topology, run, topologies, workload
-from dspkit.plant import Service
+from dspkit import Deployment, Plant, Simulator, Topology, apps, run, workload
 from dspkit.policies.static import Static
+from dspkit.simulator import Service
 
 
 @pytest.fixture(scope="module")
 def case_study():
     """The last window of five minutes at 300 k records/s, for each parallelism."""
-    app = topologies.case_study()
+    app = apps.case_study()
     load = workload.Constant(300e3)
     return {p: run(Static(), app.simulator(load, parallelism=p), steps=30)[-1].snapshot for p in range(1, 7)}
 
@@ -35,7 +35,7 @@ def test_latency_falls_and_then_rises_with_parallelism(case_study):
 
 def test_two_instances_are_not_enough_for_the_whole_staircase():
     """Figure 1: from 250 k records/s on throughput stays, while lag and latency grow."""
-    history = run(Static(), topologies.case_study().simulator(parallelism=2), steps=300).application
+    history = run(Static(), apps.case_study().simulator(parallelism=2), steps=300).application
     before, after = history[history.t <= 2400], history[history.t > 2410]
     assert before.throughput.tolist() == pytest.approx(before.source_rate.tolist(), rel=0.01)
     assert before.lag.max() < 1000
@@ -45,7 +45,7 @@ def test_two_instances_are_not_enough_for_the_whole_staircase():
     assert after.latency_mean.iloc[-1] > 100 * before.latency_mean.iloc[0]
 
 
-@pytest.mark.parametrize("engine", ["fluid", "tuples"])
+@pytest.mark.parametrize("engine", ["fluid", "records"])
 @pytest.mark.parametrize(("pause_s", "period_s", "spare"), [(6.5, 60, 1.5), (6.5, 120, 4.0), (20, 100, 2.0)])
 def test_changes_at_a_constant_load_cost_twice_their_pause(pause_s, period_s, spare, engine):
     """ELYSIUM: mean of |in - out| / in is 2d/T: d of nothing, and the same again while the log drains, however fast.

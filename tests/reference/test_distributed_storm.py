@@ -5,15 +5,30 @@ import math
 import numpy as np
 import pytest
 
-from dspkit import run, topologies
-from dspkit.errors import KnobError
-from dspkit.placement.cost_space import Weights, distances, nearest, relative_distance, worth_moving
-from dspkit.placement.storm import Died, Rules, Stressed, Unreliable, View, plan, streams, thesis_cluster, traffic
-from dspkit.placement.storm.adaptive import room
-from dspkit.placement.virtual import median, springs
-from dspkit.placement.vivaldi import Coordinate, embed, embedding_error, update
+from dspkit import apps, run
+from dspkit.core import ArgumentError
+from dspkit.placement.coordinates import Coordinate, embed, embedding_error, median, springs, update
+from dspkit.placement.distributed_storm import (
+    Died,
+    MigrationRules,
+    NodeView,
+    Stressed,
+    Unreliable,
+    plan,
+    streams,
+    thesis_cluster,
+    traffic,
+)
+from dspkit.placement.distributed_storm.adaptive import (
+    AxisWeights,
+    distances,
+    nearest,
+    relative_distance,
+    room,
+    worth_moving,
+)
 from dspkit.policies.distributed_storm import DistributedStorm
-from dspkit.reproduce.distributed_storm_bounds import log_processing_bound, word_count_pairs, word_count_table
+from reproduction.distributed_storm.bounds import log_processing_bound, word_count_pairs, word_count_table
 
 
 def test_e1_vivaldi():
@@ -33,7 +48,7 @@ def test_vivaldi_corners():
     parted = update(Coordinate(), Coordinate(), 8, random=np.random.default_rng(3))
     assert math.hypot(*parted.x) == pytest.approx(0.5 * 0.5 * 8)
     for wrong in (-1, math.nan, math.inf):
-        with pytest.raises(KnobError):
+        with pytest.raises(ArgumentError):
             update(sure, sure, wrong)
 
 
@@ -67,9 +82,9 @@ def test_e2_springs_as_printed():
 )
 def test_e3_as_printed_springs_swing_or_fly_apart(rate, course, monkeypatch):
     for steps, x in enumerate(course[1:], 1):
-        monkeypatch.setattr("dspkit.placement.virtual.MOST_STEPS", steps)
+        monkeypatch.setattr("dspkit.placement.coordinates.MOST_STEPS", steps)
         assert springs([[0], [20]], [rate, rate], [5], force_limit=0, strict=True) == pytest.approx([x])
-    monkeypatch.setattr("dspkit.placement.virtual.MOST_STEPS", 1)
+    monkeypatch.setattr("dspkit.placement.coordinates.MOST_STEPS", 1)
     assert springs([[0], [20]], [rate, rate], [5]) == pytest.approx([10])
 
 
@@ -105,7 +120,7 @@ NODES = [(40, 60, 0.9, 0.5), (16, 28, 1, 0.9), (22, 29, 0.99, 0.1)]
     ],
 )
 def test_e6_distance_in_cost_space(weights, far, first):
-    found = distances((10, 20, 1, 0), NODES, Weights(*weights), 100)
+    found = distances((10, 20, 1, 0), NODES, AxisWeights(*weights), 100)
     assert found == pytest.approx(far, abs=1e-6)
     assert nearest(found)[0] == first
 
@@ -134,7 +149,7 @@ def test_the_median_is_where_usage_is_least():
 
 def _view(points, where, streams, here=0, marked=()):
     rows = np.array([(*p, 1.0, 0.0) for p in points], float)
-    return View(here, rows, where, streams, frozenset({"alpha", "beta"}), frozenset(marked), (2,) * len(points))
+    return NodeView(here, rows, where, streams, frozenset({"alpha", "beta"}), frozenset(marked), (2,) * len(points))
 
 
 @pytest.mark.parametrize("skip_local", [True, False])
@@ -143,7 +158,7 @@ def test_e8_no_ping_pong(skip_local):
     a, b, c = (("alpha", 0), ("beta", 0), ("gamma", 0))
     talk = {c: ((a, 10.0), (b, 10.0)), a: ((c, 10.0),), b: ((c, 10.0),)}
     where = {a: (0, 0), b: (1, 0), c: (0, 0)}
-    rules = Rules(w_utilisation=0, skip_local=skip_local)
+    rules = MigrationRules(w_utilisation=0, skip_local=skip_local)
     assert plan(_view([(0, 0), (10, 0)], where, talk), rules) is None
     # With a heavier stream to B it goes, and stays there.
     talk[c] = ((a, 1.0), (b, 10.0))
@@ -173,7 +188,7 @@ def test_only_three_worker_processes_give_what_is_printed_of_round_robin():
     for processes in range(2, 9):
         crossing = []
         for replicas in (1, 2):
-            app = topologies.tag_and_count(replicas, nodes=names[:processes])
+            app = apps.tag_and_count(replicas, nodes=names[:processes])
             rates = dict.fromkeys(app.topology.edges, 10.0)
             crossing.append(traffic(app.topology, {**app.topology.uniform(), **app.start}, rates, app.placement))
             if replicas == 1:
@@ -210,7 +225,7 @@ def test_log_processing_needs_latency_that_is_not_the_networks():
 
 def test_e10_cooldown():
     """A node that moved something at 600 s looks again at 780 s."""
-    app, cluster = topologies.tag_and_count(), thesis_cluster()
+    app, cluster = apps.tag_and_count(), thesis_cluster()
     policy = DistributedStorm(cluster=cluster, pinned={"source": "node-1", "consumer": "node-5"})
     history = run(policy, app.simulator(window_s=30, tick_s=5, seed=4), steps=150, seed=4)
     by_node = {}
@@ -225,7 +240,7 @@ def test_e10_cooldown():
 
 @pytest.mark.parametrize(("replicas", "executors_", "links"), [(2, 12, 20), (1, 7, 6)])
 def test_e11_links(replicas, executors_, links):
-    app = topologies.tag_and_count(replicas)
+    app = apps.tag_and_count(replicas)
     found = streams(app.topology, app.start, dict.fromkeys(app.topology.edges, 10.0))
     assert (len(found), sum(map(len, found.values())) / 2) == (executors_, links)
 
@@ -240,7 +255,7 @@ def test_the_thesis_cluster():
     random = np.random.default_rng(0)
     pings = [cluster.ping(6, 7, random) for _ in range(4000)]
     assert np.mean(pings) == pytest.approx(29.5, abs=0.1)  # 5 standard errors are 0.09
-    with pytest.raises(KnobError, match="'node-9'"):
+    with pytest.raises(ArgumentError, match="'node-9'"):
         thesis_cluster(Unreliable(600, "node-9"))
 
 
@@ -251,8 +266,8 @@ def test_a_constant_lat_max_weighs_latency_less_in_a_small_network():
     where = {a: (0, 0), b: (1, 0), c: (0, 0)}
     view = _view([(0, 0), (10, 0)], where, talk)
     view.points[0, 3] = 0.9
-    assert plan(view, Rules(w_utilisation=0.5)) is None
-    move = plan(view, Rules(w_utilisation=0.5, fixed_latency_max=38.0))
+    assert plan(view, MigrationRules(w_utilisation=0.5)) is None
+    move = plan(view, MigrationRules(w_utilisation=0.5, fixed_latency_max=38.0))
     assert move.end == (1, 0)
-    far = [distances((0, 0, 1, 0), view.points, Weights(1, 0, 0.5), m).tolist() for m in (10, 38)]
+    far = [distances((0, 0, 1, 0), view.points, AxisWeights(1, 0, 0.5), m).tolist() for m in (10, 38)]
     assert far == [pytest.approx([0.45, 1.0]), pytest.approx([0.45, 10 / 38])]

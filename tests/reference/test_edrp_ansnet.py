@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dspkit.errors import PlacementError
-from dspkit.placement.ansnet import CITIES, LINKS, ansnet, on_the_way
-from dspkit.placement.taxi_query import SETTINGS, taxi_query
-from dspkit.reproduce import edrp, edrp_ansnet
+from dspkit.core import PlacementError
+from dspkit.placement.datasets import CITIES, LINKS, SETTINGS, ansnet, on_the_way, taxi_query
+from reproduction.edrp import ansnet as edrp_ansnet
+from reproduction.edrp import study as edrp
 
 ROUTE = {"parser", "filter_by_coordinates", "compute_route_id"}
 KM = {  # as published with another copy of the Topology Zoo's map (topohub)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dspkit.reproduce import edrp
+from reproduction.edrp import study as edrp
 
 
 @pytest.fixture(scope="module")

@@ -6,32 +6,27 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dspkit import placement
-from dspkit.placement import (
-    Application,
-    Downtime,
-    ElasticWeights,
-    Limits,
-    Network,
-    Problem,
-    ReplicaProblem,
-    adapt,
-    replica_metrics,
-)
-from dspkit.placement.elastic import elastic_program, one_step
-from dspkit.placement.multisets import multisets, neighbours
-from dspkit.placement.replica_options import options
+from dspkit.placement import Application, Downtime, Limits, Network, Problem, Replication, Weights, loss, metrics, solve
+from dspkit.placement.datasets import replica_example
+from dspkit.placement.metrics import limited_objective
+from dspkit.placement.replication.elastic import elastic_program, one_step
+from dspkit.placement.replication.options import multisets, neighbours, options
 from replicas import taxi
 
 NODES = "abcd"
 
 
-def one(state_bytes, operators=1, **settings):
-    """One operator that matters, and idle ones that carry code only."""
+def problem_of(state_bytes, operators=1, **settings):
+    """Return one operator that matters, and idle ones that carry code only."""
     names = tuple("xyzuvwst"[:operators])
     network = Network(tuple(NODES), 0.01, 100)
     state = (state_bytes, *[0.0] * (operators - 1))
-    return Downtime(ReplicaProblem(Problem(Application(names), network), 3), state, **settings)
+    return Problem(Application(names), network, replication=Replication(3), downtime=Downtime(state, **settings))
+
+
+def one(*given, **settings):
+    """Return the downtime of such a problem."""
+    return problem_of(*given, **settings).downtime_model
 
 
 def row(nodes):
@@ -94,17 +89,18 @@ def test_storm_restart_of_what_does_not_change():
     downtime = one(1536, operators=8, **STORM)
     assert downtime.restart_s(0, row("a")) == pytest.approx(6.5)
     assert downtime.restart_s(0, row("aa")) == pytest.approx(7.0)
+    problem = problem_of(1536, operators=8, **STORM)
     runs = {"x": "a", "y": ("a", "a"), **dict.fromkeys("zuvwst", "b")}
-    assert downtime.of(runs, {**runs, "x": "b"}) == pytest.approx(7.0)  # y spawns two, though it stays
-    assert downtime.of(runs, runs) == 0
+    assert problem.downtime_s(runs, {**runs, "x": "b"}) == pytest.approx(7.0)  # y spawns two, though it stays
+    assert problem.downtime_s(runs, runs) == 0
     slow = one(1536, **STORM, swap_out_bytes_per_s=1536, swap_in_bytes_per_s=768)
     assert slow.restart_s(0, row("a")) == pytest.approx(6 + 1 + 2 + 0.5)
 
 
-DECISION = Downtime(placement.replica_example(), state_bytes=(0, 1.25e6, 0))
+DECISION = replace(replica_example(), downtime=Downtime(state_bytes=(0, 1.25e6, 0)))
 RUNS = {"1": "a", "2": "a", "3": "c"}
 BASE, BALANCED, RESPONSE, ALONE = (
-    ElasticWeights(*w) for w in ((0.5, 0.5, 0), (0.3, 0.3, 0.4), (0.6, 0, 0.4), (1, 0, 0))
+    Weights(r, cost=c, downtime=d) for r, c, d in ((0.5, 0.5, 0), (0.3, 0.3, 0.4), (0.6, 0, 0.4), (1, 0, 0))
 )
 LIMITS = Limits(0.4, 6, 4)
 TABLE = {  # nodes of operator 2: downtime ms, printed upload, losses for the four weightings
@@ -121,31 +117,32 @@ TABLE = {  # nodes of operator 2: downtime ms, printed upload, losses for the fo
 def test_losses_of_the_full_decision(nodes):
     where = {**RUNS, "2": tuple(nodes)}
     kept_ms, printed_ms, *losses = TABLE[nodes]
-    moved = DECISION.of(RUNS, where)
+    moved = DECISION.downtime_s(RUNS, where)
     assert moved * 1e3 == pytest.approx(kept_ms)
-    printed = replace(DECISION, upload_form="printed").of(RUNS, where)
+    literal = replace(DECISION, downtime=replace(DECISION.downtime, upload_form="printed"))
+    printed = literal.downtime_s(RUNS, where)
     assert printed * 1e3 == pytest.approx(printed_ms)
-    for weights, loss in zip((BASE, BALANCED, RESPONSE, ALONE), losses, strict=True):
-        found = weights.objective(LIMITS).of(replica_metrics(DECISION.problem, where), moved)
-        assert found == pytest.approx(loss, abs=6e-7)
+    for weights, by_hand in zip((BASE, BALANCED, RESPONSE, ALONE), losses, strict=True):
+        found = loss(metrics(DECISION, where), weights, LIMITS, moved)
+        assert found == pytest.approx(by_hand, abs=6e-7)
 
 
-@pytest.mark.parametrize("solver", ["highs", "brute"])
+@pytest.mark.parametrize("solver", ["exact", "highs", "brute"])
 @pytest.mark.parametrize(("weights", "best"), [(BASE, "c"), (BALANCED, "a"), (RESPONSE, "bb"), (ALONE, "bb")])
 def test_full_decision(solver, weights, best):
-    found = adapt(DECISION, RUNS, weights, LIMITS, solver=solver)
-    assert "".join(found.named["2"]) == best
+    found = solve(DECISION, weights, limits=LIMITS, running=RUNS, solver=solver)
+    assert "".join(found.nodes["2"]) == best
     assert found.status == "optimal"
     assert found.actions["2"] == {"a": "none", "c": "migrate", "bb": "scale-out"}[best]
     assert found.downtime_s * 1e3 == pytest.approx(TABLE[best][0])
 
 
-@pytest.mark.parametrize("solver", ["highs", "brute"])
+@pytest.mark.parametrize("solver", ["exact", "highs", "brute"])
 def test_bounds_and_one_step(solver):
-    tight = adapt(DECISION, RUNS, BALANCED, Limits(0.3, 6, 4), solver=solver)
-    assert (tight.named["2"], tight.loss) == (("c",), pytest.approx(0.4495))
-    step = adapt(DECISION, RUNS, RESPONSE, LIMITS, restricted=True, solver=solver)
-    assert step.named["2"] == ("a", "b")
+    tight = solve(DECISION, BALANCED, limits=Limits(0.3, 6, 4), running=RUNS, solver=solver)
+    assert (tight.nodes["2"], tight.loss) == (("c",), pytest.approx(0.4495))
+    step = solve(DECISION, RESPONSE, limits=LIMITS, running=RUNS, restricted=True, solver=solver)
+    assert step.nodes["2"] == ("a", "b")
 
 
 def test_when_the_thesis_scales_out_first():
@@ -157,17 +154,16 @@ def test_when_the_thesis_scales_out_first():
     for weights, stay, go, first in ((BASE, stays[0], goes[0], 7), (BALANCED, stays[1], goes[1], 8)):
         for k, minute in enumerate((6, 7, 8)):
             load = {"partial": 21.4 * (70 + 5 * minute)}
-            problem = ReplicaProblem(
-                Problem(Application(names), network), [2, *[1] * 7], [2371, *[np.inf] * 7], source_rate_per_s=load
-            )
-            downtime = Downtime(problem, state_bytes=1536)
+            replication = Replication([2, *[1] * 7], [2371, *[np.inf] * 7], source_rate_per_s=load)
+            problem = Problem(Application(names), network, {}, replication, Downtime(state_bytes=1536))
             runs = dict.fromkeys(names, "a")
-            objective, limits = weights.objective(Limits(0.175, 30, 7.5)), Limits(0.175, 30, 7.5)
+            limits = Limits(0.175, 30, 7.5)
             both = {**runs, "partial": ("a", "a")}
             for where, printed in ((runs, stay[k]), (both, go[k])):
-                loss = objective.of(replica_metrics(problem, where), downtime.of(runs, where))
-                assert loss == pytest.approx(printed, abs=6e-7)
-            assert (adapt(downtime, runs, weights, limits).actions["partial"] == "scale-out") == (minute >= first)
+                found = loss(metrics(problem, where), weights, limits, problem.downtime_s(runs, where))
+                assert found == pytest.approx(printed, abs=6e-7)
+            action = solve(problem, weights, limits=limits, running=runs).actions["partial"]
+            assert (action == "scale-out") == (minute >= first)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +180,13 @@ def test_sizes_of_the_neighbourhood(nodes, runs, most, size):
 @pytest.mark.parametrize(("nodes", "most", "columns"), [(8, 2, 9470), (12, 2, 37_364), (8, 3, 113_750)])
 def test_variables_of_the_thesis(nodes, most, columns):
     problem = taxi(nodes, most)
-    runs = {o: "n0" if k < 4 else "n1" for k, o in enumerate(problem.problem.application.operators)}
-    downtime = Downtime(problem)
-    objective = BALANCED.objective(LIMITS)
-    program = elastic_program(options(problem), downtime, downtime.running(runs), objective, LIMITS, thesis=True)
+    runs = {o: "n0" if k < 4 else "n1" for k, o in enumerate(problem.application.operators)}
+    problem = replace(problem, downtime=Downtime())
+    downtime, running = problem.downtime_model, problem.running(runs)
+    objective = limited_objective(BALANCED, LIMITS)
+    program = elastic_program(options(problem), downtime, running, objective, LIMITS, thesis=True)
     assert len(program.cost) == columns
-    near = options(problem, one_step(downtime.running(runs)))
-    small = elastic_program(near, downtime, downtime.running(runs), objective, LIMITS, thesis=True)
+    near = options(problem, one_step(running))
+    small = elastic_program(near, downtime, running, objective, LIMITS, thesis=True)
     m = 2 * nodes
     assert len(small.cost) == 4 * m**2 + 4 * nodes * m + 5 * m + 4 * nodes + nodes**2 + 2

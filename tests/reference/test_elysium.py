@@ -2,24 +2,12 @@
 
 import pytest
 
-from dspkit import (
-    Decision,
-    Deployment,
-    History,
-    Operator,
-    OperatorMetrics,
-    Plant,
-    Simulator,
-    Snapshot,
-    Step,
-    Topology,
-)  # fmt: skip
-from dspkit.plant import Node, Service
-from dspkit.policies.elysium import Elysium
-from dspkit.policies.joint import Joint
-from dspkit.profile import Estimator, Line, Profile, compute_config, learn_threshold, reward
-from dspkit.profile.profile import Fitted, Ratio
-from dspkit.scores import degradation, nodes_saved
+from dspkit import Decision, Deployment, History, Operator, OperatorMetrics, Plant, Simulator, Snapshot, Step, Topology
+from dspkit.comparison.scores import degradation, nodes_saved
+from dspkit.policies.elysium import Elysium, Joint
+from dspkit.profiling import Estimator, Line, Profile, compute_config, learn_threshold, reward
+from dspkit.profiling.profiles import FittedCurve, Ratio
+from dspkit.simulator import Node, Service
 from dspkit.workload import Constant
 
 exactly = pytest.approx
@@ -31,9 +19,9 @@ STREAMS = (1.0, 17.86, 0.68, 0.41, 0.01)
 def estimator(names, edges, seconds, most=4, overhead=None, cores=4):
     """Operators that cost so many core-seconds a record, or whose CPU is given as a curve."""
     topology = Topology(tuple(Operator(n, most) for n in names), tuple(edges))
-    curves = {n: Fitted(c if callable(c) else Line(0.0, c)) for n, c in zip(names, seconds, strict=True)}
+    curves = {n: FittedCurve(c if callable(c) else Line(0.0, c)) for n, c in zip(names, seconds, strict=True)}
     ratios = {edge: Ratio(alpha) for edge, alpha in edges.items()}
-    return Estimator(topology, Profile(ratios, curves, overhead and Fitted(overhead)), cores)
+    return Estimator(topology, Profile(ratios, curves, overhead and FittedCurve(overhead)), cores)
 
 
 def t1(overhead=None):
@@ -111,11 +99,11 @@ def test_e7_t1_at_400():
 
 def test_e8_on_a_threshold_is_no_stress():
     assert p_of(compute_config(lone(0.65 / 100), 100)) == (1,)
-    assert compute_config(lone(0.65 / 100), 100, cpu_max=0.65 / 4).workers == 1
+    assert compute_config(lone(0.65 / 100), 100, node_scale_out_above=0.65 / 4).workers == 1
     assert p_of(compute_config(lone(0.65 / 100), 100.001)) == (2,)
     four = estimator(("a", "b", "c", "d"), {("a", "b"): 1, ("b", "c"): 1, ("c", "d"): 1}, (0.8 / 100,) * 4)
-    assert compute_config(four, 100, core_max=0.9).workers == 1
-    assert compute_config(four, 100.001, core_max=0.9).workers == 2
+    assert compute_config(four, 100, scale_out_above=0.9).workers == 1
+    assert compute_config(four, 100.001, scale_out_above=0.9).workers == 2
 
 
 def test_e9_the_second_loop_steps_back_into_stress_unless_guarded():
@@ -127,7 +115,7 @@ def test_e9_the_second_loop_steps_back_into_stress_unless_guarded():
 
 
 def test_the_second_loop_never_fires_where_cpu_is_linear():
-    """Whenever core_min <= core_max / 2: one instance fewer would have been in stress."""
+    """Whenever scale_in_below <= scale_out_above / 2: one instance fewer would have been in stress."""
     o = lone(1 / 1000, most=64)
     for rate in range(1, 40_000, 37):
         for guard in (False, True):
@@ -160,7 +148,7 @@ def e5_path(policy, rounds=10):
 def test_e13_the_joint_scaler_takes_eight_changes_where_elysium_takes_one():
     end = [(8, 3)] * 3
     assert e5_path(Joint()) == [(2, 2), (3, 3), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4), *end]
-    assert e5_path(Joint(cpu_min=0.30))[-1] == (8, 4)
+    assert e5_path(Joint(node_scale_in_below=0.30))[-1] == (8, 4)
     profile = lone(1 / 200, most=8).profile
     assert e5_path(Elysium(learned=profile, load="arrivals")) == [(8, 2)] * 10
 

@@ -5,8 +5,9 @@ simulator: pipelines whose queues drop what finds no room, with every count kept
 import numpy as np
 import pytest
 
-from dspkit import sensitivity, topologies
-from dspkit.events_lost import events_lost
+from dspkit import apps
+from dspkit.comparison import sensitivity
+from dspkit.comparison.scores import events_lost
 from dspkit.policies.fission import Fission
 
 TICK = 0.5  # s; the simulator's
@@ -64,12 +65,16 @@ def _lost(rates, p1, room, upper=1.0, more=5, mid_term=True):
 
 
 @pytest.mark.parametrize("name", ["tweet_words", "news_entities"])
-@pytest.mark.parametrize("knobs", [{}, {"mid_replicas": 8}, {"upper": 0.8}, {"mid_term": False}], ids=str)
+@pytest.mark.parametrize("knobs", [{}, {"mid_replicas": 8}, {"scale_out_above": 0.8}, {"mid_term": False}], ids=str)
 def test_losses_and_decisions_of_both_agree(name, knobs):
-    app = topologies.available()[name]()
+    app = apps.available()[name]()
     services = [app.plant.services[o] for o in app.topology.order]
-    history = sensitivity.play(app, Fission(**knobs))
-    told = {"upper": knobs.get("upper", 1.0), "more": knobs.get("mid_replicas", 5), "mid_term": "mid_term" not in knobs}
+    history = sensitivity.play_policy(app, Fission(**knobs))
+    told = {
+        "upper": knobs.get("scale_out_above", 1.0),
+        "more": knobs.get("mid_replicas", 5),
+        "mid_term": "mid_term" not in knobs,
+    }
     lost, acted = _lost(
         app.load.rates_per_s, [1 / s.seconds_per_record for s in services], services[0].queue_records, **told
     )

@@ -6,18 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dspkit import sensitivity, topologies
-from dspkit.events_lost import events_lost
+from dspkit import apps
+from dspkit.comparison import sensitivity
+from dspkit.comparison.scores import events_lost
 from dspkit.policies.fission import Fission
 from dspkit.policies.static import Static
-from dspkit.reproduce import fission
-from dspkit.reproduce.sections import fission as section
+from reproduction.fission import section
+from reproduction.fission import study as fission
 
-APPS = {"App 1": topologies.tweet_words(), "App 2": topologies.tweet_branches(), "App 3": topologies.news_entities()}
+APPS = {"App 1": apps.tweet_words(), "App 2": apps.tweet_branches(), "App 3": apps.news_entities()}
 
 
 def _lost(app, policy):
-    return 100 * events_lost(sensitivity.play(app, policy)).share
+    return 100 * events_lost(sensitivity.play_policy(app, policy)).share
 
 
 @pytest.mark.parametrize("title", fission.RUNS)
@@ -63,8 +64,8 @@ def test_noise_is_what_the_60_minute_runs_may_have_lost_by():
     assert (table["0%"] < 0.1).all()
     assert (table["20%"] < 0.9).all()
     assert (table["30%"] > 1.2).all()
-    app = fission.noisy(topologies.tweet_words(60), 0.2)
-    ratio = np.array(app.load.rates_per_s) / np.array(topologies.tweet_words(60).load.rates_per_s)
+    app = fission.noisy(apps.tweet_words(60), 0.2)
+    ratio = np.array(app.load.rates_per_s) / np.array(apps.tweet_words(60).load.rates_per_s)
     assert ratio.mean() == pytest.approx(1, abs=0.015)  # of 3 600: sigma 0.0033
     assert ratio.std() == pytest.approx(0.2, rel=0.06)
 
@@ -115,7 +116,7 @@ def test_the_parameter_study_on_our_load_and_on_others_like_it(name, seed):
 
 
 def test_the_mid_term_acts_near_500_s_in_app_1_and_then_more_leaves_than_comes():
-    history = sensitivity.play(APPS["App 1"], Fission())
+    history = sensitivity.play_policy(APPS["App 1"], Fission())
     acted = [s.snapshot.t for s in history if s.rescaled and "mid-term" in s.decision.why]
     assert 500 in acted
     assert max(s.snapshot.throughput - s.snapshot.source_rate for s in history if s.snapshot.t > 500) > 50
@@ -123,7 +124,7 @@ def test_the_mid_term_acts_near_500_s_in_app_1_and_then_more_leaves_than_comes()
 
 def test_in_app_3_it_adds_late_and_removes_late():
     """The paper: more at 400 s, fewer at 500 s; ours a hundred seconds sooner, after the rise and after the fall."""
-    history = sensitivity.play(APPS["App 3"], Fission())
+    history = sensitivity.play_policy(APPS["App 3"], Fission())
     told = {s.snapshot.t: s.decision.why["mid-term"] for s in history if s.rescaled and "mid-term" in s.decision.why}
     assert told[300]["entities"] == "+5"
     assert told[400]["entities"] == "-5"
@@ -160,6 +161,7 @@ def test_static_scenarios_need_no_window_of_a_second():
     app = APPS["App 1"]
     start = {"parallelism": fission.ideal(app, 600)}
     fine, coarse = (
-        events_lost(sensitivity.play(app, Static(), window_s=window, **start)).processed for window in (1.0, 10.0)
+        events_lost(sensitivity.play_policy(app, Static(), window_s=window, **start)).processed
+        for window in (1.0, 10.0)
     )
     assert fine == pytest.approx(coarse, rel=1e-6)

@@ -3,8 +3,8 @@
 import pytest
 
 from dspkit import Deployment, Plant, Simulator, Topology, workload
-from dspkit.plant import Node, Service
-from dspkit.queueing import erlang_c
+from dspkit.core.queueing import erlang_c
+from dspkit.simulator import Node, Service
 
 ONE, S = Topology(("a",)), 1e-2
 LOADS = pytest.mark.parametrize("load", [0.1, 0.5, 0.8, 0.9])

@@ -8,9 +8,9 @@ import pytest
 from dspkit import Deployment, Snapshot, Topology
 from dspkit.core import Latency, Operator, OperatorMetrics
 from dspkit.migration import StormDowntime
-from dspkit.policies._managers import Action, Request, View, pick, plan
+from dspkit.policies._managers import ManagerRequest, ManagerView, ReplicaAction, pick, plan_action
 from dspkit.policies.hierarchical import GAINS, Bucket, Hierarchical
-from dspkit.reproduce.hierarchical import table
+from reproduction.hierarchical.study import table
 
 RULES = Hierarchical()
 
@@ -32,7 +32,7 @@ def _view(busy, load, nodes=None, free=8):
     nodes = nodes or [f"r{i + 1}" for i in range(len(busy))]
     used = dict(zip(nodes, load, strict=False)) | {"spare": 0.1}
     machines = [*dict.fromkeys(nodes), "spare"]
-    return View(tuple(busy), tuple(nodes), used, machines, dict.fromkeys(machines, free), most=3)
+    return ManagerView(tuple(busy), tuple(nodes), used, machines, dict.fromkeys(machines, free), max_parallelism=3)
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def _view(busy, load, nodes=None, free=8):
     ],
 )
 def test_what_a_manager_asks_for(busy, load, kind, replica):
-    action = plan("op", _view(busy, load), RULES, Given(0 if kind == "scale in" else 0.1))
+    action = plan_action("op", _view(busy, load), RULES, Given(0 if kind == "scale in" else 0.1))
     assert (action and action.kind, action and action.replica) == (kind, replica)
 
 
 def test_one_of_the_two_busiest_goes_and_below_its_limit_a_third_comes():
     view = _view([0.34, 0.35, 0.35], [0.4] * 3)
-    assert {plan("op", view, RULES, Given(i)).replica for i in (0, 1)} == {1, 2}
+    assert {plan_action("op", view, RULES, Given(i)).replica for i in (0, 1)} == {1, 2}
     view = _view([0.72, 0.30, 0.30], [0.75, 0.3, 0.3])
-    more = View(view.busy, view.nodes, view.used, view.machines, view.free, most=4)
-    assert plan("op", more, RULES, Given(0.1)).kind == "scale out"
+    more = ManagerView(view.busy, view.nodes, view.used, view.machines, view.free, max_parallelism=4)
+    assert plan_action("op", more, RULES, Given(0.1)).kind == "scale out"
 
 
 def _targets(free, draws):
     """Shares of the chosen nodes over an even grid of random numbers."""
     delays = {("r", "near"): 0.005, ("r", "mid"): 0.010, ("r", "far"): 0.020}
     rules = Hierarchical(delays=delays)
-    view = View((0.9,), ("r",), {}, ("far", "near", "r", "mid"), free)
+    view = ManagerView((0.9,), ("r",), {}, ("far", "near", "r", "mid"), free)
     grid = [(i + 0.5) / 210 for i in range(210)]
     found = Counter(pick("r", view, rules, Given(*numbers)) for numbers in product(grid, repeat=draws))
     return {node: count / 210**draws for node, count in found.items()}
@@ -81,15 +81,15 @@ def test_the_nearer_the_likelier():
 
 def test_no_room_no_request():
     view = _view([0.9], [0.5], free=0)
-    assert plan("op", view, RULES, Given(0.1, 0.1, 0.1)) is None
+    assert plan_action("op", view, RULES, Given(0.1, 0.1, 0.1)) is None
 
 
 def test_variants_of_the_target():
-    view = View((0.9,), ("a",), {"a": 0.5, "b": 0.9}, ("a", "b"), {"a": 3, "b": 3})
-    assert plan("op", view, RULES, Given(0.5)).to == "b"
-    assert plan("op", view, Hierarchical(room="slots and load"), Given(0.5)) is None
+    view = ManagerView((0.9,), ("a",), {"a": 0.5, "b": 0.9}, ("a", "b"), {"a": 3, "b": 3})
+    assert plan_action("op", view, RULES, Given(0.5)).to == "b"
+    assert plan_action("op", view, Hierarchical(room="slots and load"), Given(0.5)) is None
     both = Hierarchical(include_self=True)
-    assert {plan("op", view, both, Given(u)).to for u in (0.2, 0.8)} == {"a", "b"}
+    assert {plan_action("op", view, both, Given(u)).to for u in (0.2, 0.8)} == {"a", "b"}
 
 
 COST = 6.52
@@ -98,7 +98,7 @@ COST = 6.52
 def _requests(text):
     kinds = {"SO": "scale out", "MI": "migrate", "SI": "scale in"}
     made = [(kinds[part[:2]], part[3]) for part in text.split()]
-    return tuple(Request(Action(kind, op), GAINS[kind], COST) for kind, op in made)
+    return tuple(ManagerRequest(ReplicaAction(kind, op), GAINS[kind], COST) for kind, op in made)
 
 
 INTERVALS = [

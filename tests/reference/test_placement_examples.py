@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dspkit import placement
-from dspkit.errors import PlacementError
+from dspkit.core import PlacementError
 from dspkit.placement import Application, Network, Problem, Ranges, Weights
+from dspkit.placement.generators import diamond_application, replicated_application, sequential_application
 
 A, FREE, B = (placement.example(name) for name in ("A", "A free", "B"))
 
@@ -130,17 +131,17 @@ def test_instance_b():
 
 
 def test_availability_of_the_thesis():
-    app = placement.sequential(12)
+    app = sequential_application(12)
     net = Network(tuple("abc"), 0.01, 8, 1, (0.99, 1, 1))
     assert placement.metrics(Problem(app, net), [0] * 8 + [1] * 4).availability == pytest.approx(0.922745, abs=6e-7)
 
 
 def test_counts_of_the_thesis():
-    for shape, links in ((placement.sequential, 49), (placement.diamond, 96)):
+    for shape, links in ((sequential_application, 49), (diamond_application, 96)):
         assert len(shape(50).streams) * 20 * 20 == {49: 19_600, 96: 38_400}[links]
-    assert len(placement.sequential(20).streams) * 100**2 == 190_000
-    assert len(placement.diamond(20).streams) * 100**2 == 360_000
-    app = placement.replicated(6)
+    assert len(sequential_application(20).streams) * 100**2 == 190_000
+    assert len(diamond_application(20).streams) * 100**2 == 360_000
+    app = replicated_application(6)
     assert (len(app.operators), len(app.streams), app.path_count) == (20, 90, 72)
 
 
@@ -153,7 +154,7 @@ def test_partition(demand, capacity, possible):
 @pytest.mark.slow
 def test_every_cell_of_the_resolution_table_is_proven():
     """Three of these CPLEX could not prove in a day, at 36 and 100 nodes."""
-    from dspkit.reproduce.odp import resolution_table
+    from reproduction.odp.study import resolution_table
 
     table = resolution_table(seeds=(0,), sizes=(36,))
     assert len(table) == 12

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from dspkit import placement
-from dspkit.errors import InfeasibleError
+from dspkit.core import InfeasibleError
 from dspkit.placement import Application, Network, Problem, Ranges, Weights
-from dspkit.placement.greedy import greedy
-from dspkit.placement.hierarchy import build, centre
-from dspkit.placement.local import local_search, tabu_search
-from dspkit.placement.penalty import ordered_nodes, penalties, symmetric
-from dspkit.placement.pruned import merge_tree, pruned
-from dspkit.placement.relaxed import relaxed
+from dspkit.placement.generators import waxman_network
+from dspkit.placement.heuristics.decomposition import build, centre, merge_tree, pruned, relaxed
+from dspkit.placement.heuristics.greedy import greedy, ordered_nodes, penalties, symmetric
+from dspkit.placement.heuristics.local_search import local_search, tabu_search
 
 W = {"r": Weights(1, 0, 0), "a": Weights(0, 1, 0), "z": Weights(0, 0, 1), "all": Weights(1 / 3, 1 / 3, 1 / 3)}
 D = {(0, 1): 10, (0, 2): 20, (0, 3): 30, (1, 2): 12, (1, 3): 25, (2, 3): 8}
@@ -157,7 +155,7 @@ def test_h5_virtual_data_centre():
 
 @pytest.mark.parametrize("sizes", [(2, 4, 8, 16, 36), (2, 4, 8, 16, 32, 64), (2, 4, 8, 16, 32, 64, 100)])
 def test_sizes_of_levels(sizes):
-    levels = build(placement.waxman(sizes[-1], seed=1), W["all"])
+    levels = build(waxman_network(sizes[-1], seed=1), W["all"])
     assert tuple(len(network.nodes) for network, _ in levels) == sizes
     for (_, members), (finer, _) in zip(levels, levels[1:], strict=False):
         assert sorted(u for m in members for u in m) == list(range(len(finer.nodes)))
@@ -178,7 +176,7 @@ def test_h7_relaxed_corner(monkeypatch):
     corner = Problem(app, network, {"s": "0", "t": "0"})
     assert middle(relaxed(corner, W["a"], Ranges((0, 1), (-1, 0), (0, 1)), neighbours=0)) == (2,)
     halves = np.array([[1, 0, 0], [0, 0.5, 0.5], [1, 0, 0]])
-    monkeypatch.setattr("dspkit.placement.relaxed.relaxation", lambda *_: (halves, 0.0))
+    monkeypatch.setattr("dspkit.placement.solvers.highs.relaxation", lambda *_: (halves, 0.0))
     drawn = [relaxed(corner, W["a"], Ranges((0, 1), (-1, 0), (0, 1)), neighbours=0, seed=seed) for seed in range(12)]
     assert {middle(found) for found in drawn} == {(2,)}
     assert {found.details["nodes"] for found in drawn} == {2, 3}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dspkit.reproduce.distributed_storm import (
+from reproduction.distributed_storm.study import (
     TRIALS,
     TWO_NODES,
     availability_table,
@@ -10,7 +10,7 @@ from dspkit.reproduce.distributed_storm import (
     chapter_4,
     stress_table,
 )
-from dspkit.reproduce.placement import PRINTED_MEAN_PD, PRINTED_PD, PRINTED_SP, cells, table
+from reproduction.placement.study import PRINTED_MEAN_PD, PRINTED_PD, PRINTED_SP, cells, table
 
 PRINTED_MEAN_SP = {"hierarchical ODP": 266.30, "ODP-PS": 121.17, "RES-ODP": 11.10, "local search": 215.81}
 PRINTED_MEAN_SP |= {"tabu search": 83.53, "ODP+T": 38.08}
@@ -27,7 +27,7 @@ def test_printed_means_are_those_of_the_printed_cells():
 
 @pytest.mark.slow
 def test_a_cell_of_each_kind():
-    frame = cells((16,), (1,), shapes=("diamond",), methods=("greedy", "local search", "ODP+T"))
+    frame = cells((16,), (1,), shapes=("diamond",), methods=("greedy", "local_search", "time_limited"))
     assert len(frame) == 2 * 4 * 3
     assert (frame.gap <= 1e-6).all()
     assert frame.degradation.min() > -1e-6
@@ -41,7 +41,7 @@ def test_a_cell_of_each_kind():
 def test_local_search_and_hierarchical_lose_no_more_than_they_may():
     """On 36 nodes, two networks. The whole table, which the module prints, has 1.4 and 10 % to keep to."""
     frame = cells(
-        (36,), (1, 2), methods=("local search", "tabu search", "greedy", "greedy, no penalty", "hierarchical ODP")
+        (36,), (1, 2), methods=("local_search", "tabu_search", "greedy", "greedy_without_penalty", "hierarchical")
     )
     assert (frame.gap <= 1e-6).all()
     means = frame.groupby("method").degradation.mean()

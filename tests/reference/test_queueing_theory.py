@@ -1,4 +1,4 @@
-"""The tuples engine against queueing theory, and against SimPy and Ciw.
+"""The record-level engine against queueing theory, and against SimPy and Ciw.
 
 Means over batches of one long run, each compared with theory by Student's t at 99.99 %: a right engine fails one such
 comparison in 10,000 seeds (seeds are fixed, so a test that passes goes on passing). `agree` also holds the interval to
@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from dspkit import Deployment, Plant, Topology
-from dspkit.plant import Link, Node, Service, Skew, round_robin
-from dspkit.simulator.layout import graph, layout, places
-from dspkit.simulator.tuples import Tuples
+from dspkit.simulator import Link, Node, Service, Skew, round_robin
+from dspkit.simulator.layout import index_topology, layout, places
+from dspkit.simulator.records.engine import RecordEngine
 
 INF, CONFIDENCE, BATCHES = math.inf, 0.9999, 64
 MANY = {f"n{i}": Node(4096) for i in range(4)}  # cores for all
@@ -30,7 +30,7 @@ class Run:
         plant = Plant(services, nodes=nodes or MANY, **plant)
         where = places(topology, plant, Deployment(k), round_robin)
         numbers = layout(topology, plant, where, k)
-        self.engine = Tuples(graph(topology), numbers, np.random.default_rng(seed), arrivals)
+        self.engine = RecordEngine(index_topology(topology), numbers, np.random.default_rng(seed), arrivals)
 
     def play(self, rates, seconds):
         rates = rates if isinstance(rates, dict) else dict.fromkeys(self.sources, rates)
@@ -228,14 +228,14 @@ def test_drops_inside_are_those_of_mm1k():
 
 def test_an_external_server_is_a_queue_behind_its_callers():
     """Enough instances are M/G/inf, whose output is Poisson: the server is M/D/1; all of them wait for it."""
-    windows = Run(ONE, {"a": Service(2.0, ceiling_per_s=10.0)}, {"a": 300}).batches(8.0, 4_000)
+    windows = Run(ONE, {"a": Service(2.0, external_rate_limit_per_s=10.0)}, {"a": 300}).batches(8.0, 4_000)
     agree([w.event_latency.mean for w in windows], 2.0 + 0.1 + 0.1 * 0.8 / (2 * 0.2))
     agree([w.cpu[0] for w in windows], 2.0 * 8.0 * 4_000)  # waiting takes none
 
 
 def test_an_external_server_saturates_at_its_ceiling():
     for k in (4, 40):
-        last = Run(ONE, {"a": Service(0.001, ceiling_per_s=100.0)}, {"a": k}).batches(1000.0, 100, n=2)[-1]
+        last = Run(ONE, {"a": Service(0.001, external_rate_limit_per_s=100.0)}, {"a": k}).batches(1000.0, 100, n=2)[-1]
         assert last.done[0] == pytest.approx(100 * 100, abs=2)
         assert last.busy[0] == pytest.approx(k * 100, rel=1e-6)
 

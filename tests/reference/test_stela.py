@@ -21,7 +21,7 @@ def test_figure_2_is_consistent():
     assert etp.inputs(FIGURE_2) == {
         1: 6000, 2: 5000, 3: 5000, 4: 5000, 5: 2000, 6: 2000, 7: 1000, 8: 1000, 9: 250, 10: 250
     }  # fmt: skip
-    assert etp.graph(EDGES).sinks == (4, 7, 8, 9, 10)
+    assert etp.as_graph(EDGES).sinks == (4, 7, 8, 9, 10)
     assert sum(DONE[s] for s in (4, 7, 8, 9, 10)) == 4500
 
 

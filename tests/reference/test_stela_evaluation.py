@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, etp, run
+from dspkit.apps.stela import LOAD_PER_S, SCALE_IN, TABLE_ONE
 from dspkit.etp import downtime_s
 from dspkit.policies.on_demand import ScaleOut
-from dspkit.reproduce.stela import ASKED, STEPS, scale_in_table, scale_out_runs, strategies, throughput
-from dspkit.reproduce.stela_settings import cores_table, scale_in_by_cores
-from dspkit.topologies.table_one import LOAD_PER_S, SCALE_IN, TABLE_ONE
+from reproduction.stela.settings import cores_table, scale_in_by_cores
+from reproduction.stela.study import ASKED, STEPS, scale_in_table, scale_out_runs, strategies, throughput
 
 
 def steady(app, places, rounds=1500):
@@ -84,7 +84,7 @@ def test_scale_in_keeps_at_least_what_any_choice_by_lot_keeps():
 @pytest.mark.parametrize("deal", ["all", "moved"])
 def test_scale_in_agrees_with_the_steady_state(leaving, deal):
     app = SCALE_IN.app(noise=0.0)
-    places = etp.without(app.topology, app.placement, leaving, list(app.plant.nodes), deal=deal)
+    places = etp.place_without(app.topology, app.placement, leaving, list(app.plant.nodes), deal=deal)
     with app.simulator() as backend:
         for _ in range(5):
             first = backend.observe()
@@ -101,7 +101,7 @@ def test_no_choice_by_lot_leaves_an_operator_less_than_half_a_core(deal):
     """At most 30 instances share a core of the four that stay, so 15 of them have half of one: 5 times cannot be."""
     app = SCALE_IN.app()
     for leaving in combinations(app.plant.nodes, 4):
-        places = etp.without(app.topology, app.placement, leaving, list(app.plant.nodes), deal=deal)
+        places = etp.place_without(app.topology, app.placement, leaving, list(app.plant.nodes), deal=deal)
         crowd = Counter(places.values())
         for name in app.topology.order:
             assert sum(1 / crowd[m] for (o, _), m in places.items() if o == name) >= 0.5 - 1e-9

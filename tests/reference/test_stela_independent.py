@@ -97,7 +97,7 @@ def jobs(draw):
 
 def _both(job, rate):
     edges, emit, outside, processing, executors = job
-    order = etp.graph(edges).order
+    order = etp.as_graph(edges).order
     assert all(order.index(p) < order.index(c) for p, c in edges)
     return edges, Paper(order, emit, outside, processing, rate), etp.Rates(processing, emit, outside), executors
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dspkit.reproduce.stela_memory import LOOK_S, Heaps, scale_out_heaps
-from dspkit.topologies.table_one import LOAD_PER_S, TABLE_ONE, trial
+from dspkit.apps.stela import LOAD_PER_S, TABLE_ONE, trial
+from reproduction.stela.memory import LOOK_S, Heaps, scale_out_heaps
 
 
 def linear(heap_s, **kw):

@@ -9,25 +9,24 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, Plant, Topology, etp, workload
-from dspkit.plant import Node, Service, seats
-from dspkit.reproduce.stela import carried_out, kept
-from dspkit.reproduce.stela_workers import RATIO, in_workers, shares_kept, starts
-from dspkit.simulator import Simulator
-from dspkit.topologies.table_one import SCALE_IN
+from dspkit.apps.stela import SCALE_IN
+from dspkit.simulator import Node, Service, Simulator, assign_processes
+from reproduction.stela.study import carried_out, kept
+from reproduction.stela.workers import RATIO, in_workers, shares_kept, starts
 
 MACHINES = [f"node-{i}" for i in range(1, 9)]
 
 
-def steady(topology, able, load, seated):
+def steady(topology, able, load, assigned):
     """Records/s that each operator processes, if an instance of it can do `able` of them: fixed-point rounds.
 
     What operator o's instances in worker w get is what is sent to them from there, and, of what comes from other
     workers, the part that w's thread hands on: all, or what the fullest of its bolts has room for. Whoever is sent
     more from within its worker than it can do is not treated here. A fork deals records to its branches in turn.
     """
-    order, workers = topology.order, {worker: w for w, worker in enumerate(dict.fromkeys(seated.values()))}
+    order, workers = topology.order, {worker: w for w, worker in enumerate(dict.fromkeys(assigned.values()))}
     here = np.zeros((len(workers), len(order)))
-    for (name, _), worker in seated.items():
+    for (name, _), worker in assigned.items():
         here[workers[worker], order.index(name)] += 1
     share, can = here / here.sum(axis=0), here * np.array([able[name] for name in order])
     part, done = np.ones(len(workers)), np.zeros_like(here)
@@ -61,7 +60,7 @@ def test_a_chain_loses_at_each_stage_that_shares_workers_with_a_full_bolt(ratio)
     services = {name: Service(k / x, io_share=1.0, queue_records=200) for name, x in can.items()}
     plant = Plant(services, {name: Node() for name in ("source", "full", "free")}, processes=k)
     start = Deployment(chain.uniform(k), placement=where)
-    sim = Simulator(chain, plant, workload.Constant(200), deployment=start, window_s=2000.0, engine="tuples", seed=1)
+    sim = Simulator(chain, plant, workload.Constant(200), deployment=start, window_s=2000.0, engine="records", seed=1)
     sim.observe()
     seen = {name: m.processing_rate for name, m in sim.observe().operators.items()}
     part = (1 + 1 / ratio) / 2
@@ -83,11 +82,11 @@ def test_the_simulator_agrees_with_the_steady_state(start, leave):
     """The least sink counts some 10,000 records: chance is below 2 %, the seed is fixed; the rest settles slowly."""
     app = in_workers(starts()[start])
     gone = [MACHINES[j] for j in leave]
-    places = etp.without(app.topology, app.placement, gone, MACHINES, deal="moved")
-    before = seats(app.plant, app.placement, {})
+    places = etp.place_without(app.topology, app.placement, gone, MACHINES, deal="moved")
+    before = assign_processes(app.plant, app.placement, {})
     able = {name: 1 / service.seconds_per_record for name, service in app.plant.services.items()}
-    theory = steady(app.topology, able, app.load.rate(0.0), seats(app.plant, places, before))
-    sim = app.simulator(engine="tuples", seed=3)
+    theory = steady(app.topology, able, app.load.rate(0.0), assign_processes(app.plant, places, before))
+    sim = app.simulator(engine="records", seed=3)
     sim.observe()
     sim.deploy(Deployment(sim.deployment.parallelism, 4, places))
     seen = [sim.observe().operators for _ in range(120)][60:]
@@ -99,8 +98,8 @@ def test_an_executor_a_worker_is_blocked_by_nobody():
     """As in all six of the paper's scale-out trials: there each operator does what it can."""
     app = in_workers(starts()["rank"])
     app = replace(app, plant=replace(app.plant, processes=15))
-    load, sim = app.load.rate(0.0), app.simulator(engine="tuples", window_s=600.0, seed=5)
-    assert set(Counter(seats(app.plant, app.placement, {}).values()).values()) == {1}
+    load, sim = app.load.rate(0.0), app.simulator(engine="records", window_s=600.0, seed=5)
+    assert set(Counter(assign_processes(app.plant, app.placement, {}).values()).values()) == {1}
     sim.observe()
     found = sim.observe().operators
     assert found["parse"].processing_rate == pytest.approx(load, rel=0.02)
@@ -111,7 +110,7 @@ def test_an_executor_a_worker_is_blocked_by_nobody():
 def test_two_machines_have_an_etp_of_0_as_the_paper_says():
     for name, places in starts().items():
         app = in_workers(places)
-        sim = app.simulator(engine="tuples", seed=5)
+        sim = app.simulator(engine="records", seed=5)
         for _ in range(9):
             seen = sim.observe()
         shares = etp.etp(app.topology, seen)
@@ -124,11 +123,11 @@ def test_two_machines_have_an_etp_of_0_as_the_paper_says():
 def test_who_comes_to_a_machine():
     """At first four workers a machine of at most four executors; those that come join one worker of each machine."""
     app = in_workers(starts()["rank"])
-    before = seats(app.plant, app.placement, {})
+    before = assign_processes(app.plant, app.placement, {})
     assert set(Counter(before.values()).values()) == {1, 2, 3, 4}
     for gone in list(combinations(MACHINES, 4))[::10]:
-        after = etp.without(app.topology, app.placement, gone, MACHINES, deal="moved")
-        now = seats(app.plant, after, before)
+        after = etp.place_without(app.topology, app.placement, gone, MACHINES, deal="moved")
+        now = assign_processes(app.plant, after, before)
         assert len({worker for who, worker in now.items() if worker != before[who]}) == 4
 
 
@@ -146,9 +145,9 @@ def test_the_size_of_a_run_does_not_matter():
     found = []
     for size in (0.1, 1.0):
         app = in_workers(starts()["store"], size=size)
-        places = etp.without(app.topology, app.placement, MACHINES[2:6], MACHINES, deal="moved")
+        places = etp.place_without(app.topology, app.placement, MACHINES[2:6], MACHINES, deal="moved")
         target = Deployment(app.deployment().parallelism, 4, places)
-        found.append(kept(carried_out(app.simulator(engine="tuples", seed=2), target)))
+        found.append(kept(carried_out(app.simulator(engine="records", seed=2), target)))
     assert found[0] == pytest.approx(found[1], abs=0.03)
 
 

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.zip.CRC32;
 import org.apache.spark.SparkContext;
 
 /**
@@ -179,7 +180,10 @@ public final class Job implements Allowance {
       String token = now + "-" + UUID.randomUUID().toString().substring(0, 8);
       StringBuilder k = new StringBuilder();
       for (int each : planned) k.append(k.length() == 0 ? "" : ",").append(each);
-      String own = "{\"epoch\":" + now + ",\"token\":\"" + token + "\",\"k\":[" + k + "]";
+      CRC32 sum = new CRC32(); // as in state.py
+      sum.update((now + " " + token + " " + k).getBytes(StandardCharsets.UTF_8));
+      String own =
+          "{\"epoch\":" + now + ",\"token\":\"" + token + "\",\"k\":[" + k + "],\"sum\":" + sum.getValue();
       try {
         Files.createDirectories(folder.resolve("epochs"));
         Path before = folder.resolve("epochs").resolve((now - 1) + ".json");
@@ -199,7 +203,9 @@ public final class Job implements Allowance {
   private static void write(Path path, String text) throws IOException {
     Path fresh = path.resolveSibling(path.getFileName() + "." + UUID.randomUUID());
     Files.write(fresh, text.getBytes(StandardCharsets.UTF_8));
+    Checkpoints.synchronise(fresh);
     Files.move(fresh, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+    Checkpoints.synchronise(path.getParent());
   }
 
   /** Remove the files of all epochs up to `last`, tries that came to nothing included. */

@@ -16,23 +16,34 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One reader of the log: takes what has become due in its partitions, a frame at a time. */
 final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTimeRead<InternalRow> {
-  private static final long NAP_NS = 2_000_000; // between looks at the clock and at the job's version
-  // Each stage holds a frame until the next one comes, and works on it as a whole. So frames are small and follow one
-  // another soon while an epoch begins, that its first records arrive soon; and soon as long as there is enough to fill
-  // them. Then they come less and less often, as each costs the same however little it holds.
-  private static final long SMALLEST = 2;
-  private static final double SOONEST_MICROS = 1_000, LATEST_MICROS = 10_000, ENOUGH = 256, SLOWER = 1.25, FASTER = 0.5;
+  private static final long NAP_NS = 5_000_000; // between looks at the job's version
+  private static final long LARGEST = 2048; // records in a frame, whose overhead is that of some hundred
+  // A frame costs the same however little it holds. So frames come as often as they hold ENOUGH records: soon while an
+  // epoch begins and as long as there is more, then less and less often. Several readers wait longer each, as the job
+  // works on the frames of all; and they take theirs at the same moments, so that a receiver finds several waiting.
+  private static final double SOONEST_MICROS = 1_000, LATEST_MICROS = 20_000, ENOUGH = 512, SLOWER = 1.25, FASTER = 0.5;
+
+  private static final long TICK_MICROS = 200_000; // at most between frames of a source with event time
 
   static final class Settings implements Serializable {
     private static final long serialVersionUID = 1;
     final int job, operator, partitions;
+    final boolean ticks; // whether frames also name the partitions of which the log holds no further record
+    final long epochNanos; // how long a reader reads in one epoch of real-time mode, from its own beginning
     final Trace trace; // null: of another log, of which the driver says how far it is filled
 
     Settings(CaseInsensitiveStringMap options) {
       job = options.getInt("job", 0);
       operator = options.getInt("operator", 0);
       partitions = options.getInt("partitions", 16);
+      ticks = options.getBoolean("ticks", false);
+      epochNanos = options.getLong("epoch_ms", 10_000) * 1_000_000;
       trace = options.get("trace") == null ? null : new Trace(options.get("trace"));
+    }
+
+    /** Whether anybody has said yet how far another log is filled. */
+    boolean known() {
+      return trace != null || Plugin.filled(job, operator) != null;
     }
 
     /** How many records each partition of a log which began then holds by now. */
@@ -75,11 +86,11 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   private final Allowance allowance;
   private final long[] next;
   private final int own;
-  private final GenericInternalRow row = new GenericInternalRow(4);
+  private final GenericInternalRow row = new GenericInternalRow(5);
   private int turn; // the partition to begin with, so that none comes last for ever
-  private long due;
+  private final long begun = System.nanoTime();
+  private long due, ticked;
   private double linger = SOONEST_MICROS;
-  private long most = SMALLEST; // records in a frame, by what this reader has handed out so far
 
   TraceReader(Share share) {
     this.share = share;
@@ -97,15 +108,17 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     return now.getEpochSecond() * 1_000_000 + now.getNano() / 1_000;
   }
 
-  /** Take up to a frame of records below `limit`; false if there are none. */
+  /** Take up to a frame of records below `limit`; false if there is nothing to send. */
   private boolean take(long[] limit) {
     ByteBuffer frame = ByteBuffer.allocate(16 + 24 * own).order(ByteOrder.LITTLE_ENDIAN);
     frame.putLong(micros()).putLong(share.startMicros);
     Allowance job = limit == null ? allowance : null; // a micro-batch is bounded as it is
-    long room = allowance.frameRecords();
-    if (job != null) room = Math.min(Math.min(room, most), job.credit());
+    int fitting = allowance.frameRecords();
+    long room = Math.min(fitting, LARGEST);
+    if (job != null) room = Math.min(room, job.credit());
     long before = room;
     if (room <= 0) return false;
+    boolean ticks = settings.ticks && limit == null && settings.known();
     long each = Math.max(1, room / own);
     long[] there = limit == null ? settings.available(share.startMicros) : limit;
     boolean more = false;
@@ -113,27 +126,32 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
       int p = share.index + ((turn + i) % own) * share.readers;
       long end = Math.min(there[p], next[p] + Math.min(each, room));
       more |= there[p] > end;
-      if (end <= next[p]) continue;
+      if (end <= next[p]) {
+        if (ticks && there[p] <= next[p]) frame.putLong(p).putLong(next[p]).putLong(next[p]); // there is no more
+        continue;
+      }
       frame.putLong(p).putLong(next[p]).putLong(end);
       room -= end - next[p];
       next[p] = end;
     }
     turn = (turn + 1) % Math.max(1, own);
-    if (frame.position() == 16) return false;
-    if (job != null) {
+    if (frame.position() == 16 || (room == before && micros() < ticked + TICK_MICROS)) return false;
+    ticked = micros();
+    if (job != null && room < before) {
       job.took(before - room);
       pace(before - room, more);
     }
     row.update(3, java.util.Arrays.copyOf(frame.array(), frame.position()));
+    row.setInt(4, fitting);
     return true;
   }
 
-  /** Real-time mode: when the next frame is due and how large it may be, by what there was for this one. */
+  /** Real-time mode: when the next frame is due, by what there was for this one. */
   private void pace(long taken, boolean more) {
-    due = more ? 0 : micros() + (long) linger;
+    long now = micros(), each = (long) linger;
+    due = more ? 0 : now - now % each + each;
     double wanted = linger * Math.min(SLOWER, Math.max(FASTER, ENOUGH / taken));
-    linger = Math.min(LATEST_MICROS, Math.max(SOONEST_MICROS, wanted));
-    most = Math.min(2 * most, Integer.MAX_VALUE);
+    linger = Math.min(LATEST_MICROS * Math.sqrt(share.readers), Math.max(SOONEST_MICROS, wanted));
   }
 
   @Override
@@ -153,11 +171,15 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     return new TraceSource.Part(got);
   }
 
-  /** No record ends the epoch for this reader: when its time is up, or as soon as the job has another version. */
+  /**
+   * No record ends the epoch for this reader: when its time is up, or as soon as the job has another version. Its time
+   * begins with its task: Spark counts from the planning of the epoch, and tasks that start late would read nothing. In
+   * a paused epoch there is nothing to commit, and it lasts until the job begins.
+   */
   @Override
   public RecordStatus nextWithTimeout(Long timeoutMs) throws IOException {
     long end = System.currentTimeMillis() + timeoutMs;
-    while (allowance.version(share.version) <= share.version && System.currentTimeMillis() < end) {
+    while (allowance.version(share.version) <= share.version && System.currentTimeMillis() < end && !over()) {
       if (!share.paused && own > 0 && micros() >= due && take(null))
         return RecordStatus.newStatusWithArrivalTimeMs(System.currentTimeMillis());
       long soon = (due - micros()) * 1_000;
@@ -165,6 +187,10 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
       if (Thread.interrupted()) throw new IOException("interrupted");
     }
     return RecordStatus.newStatusWithoutArrivalTime(false);
+  }
+
+  private boolean over() {
+    return !share.paused && System.nanoTime() - begun > settings.epochNanos;
   }
 
   @Override

@@ -41,7 +41,8 @@ public final class TraceSource implements TableProvider, DataSourceRegister {
           .add("_to", DataTypes.IntegerType)
           .add("_from", DataTypes.IntegerType)
           .add("_p", DataTypes.IntegerType)
-          .add("_frame", DataTypes.BinaryType);
+          .add("_frame", DataTypes.BinaryType)
+          .add("_most", DataTypes.IntegerType);
 
   @Override
   public String shortName() {
@@ -134,7 +135,7 @@ public final class TraceSource implements TableProvider, DataSourceRegister {
 
     Log(CaseInsensitiveStringMap options) {
       settings = new TraceReader.Settings(options);
-      mostRecords = options.getLong("most_records", Long.MAX_VALUE / 2);
+      mostRecords = options.getLong("max_batch_records", Long.MAX_VALUE / 2);
     }
 
     private Job job() {

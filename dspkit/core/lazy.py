@@ -1,0 +1,84 @@
+"""Imports on first use: names of a package (PEP 562), and libraries of optional extras."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from .errors import NotFoundError
+
+
+def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a package whose names are loaded on first use.
+
+    A name that a module of the package has as well stands for the exported object, also once that module is loaded:
+    the import system would otherwise set the package's attribute to the module.
+
+    Parameters
+    ----------
+    package
+        The package's `__name__`.
+    homes
+        For each of its modules, relative to the package, the exported names, separated by spaces.
+
+    Examples
+    --------
+    >>> get, _ = lazy_exports("dspkit", {"core.errors": "DspkitError"})
+    >>> get("DspkitError").__name__
+    'DspkitError'
+    """
+    home = {name: module for module, names in homes.items() for name in names.split()}
+
+    class Package(ModuleType):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not (name in home and isinstance(value, ModuleType)):
+                super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = Package
+
+    def __getattr__(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f".{home[name]}", package), name)
+
+    def __dir__() -> list[str]:
+        return sorted(home)
+
+    return __getattr__, __dir__
+
+
+def load(name: str, extra: str, *, otherwise: str = "", quiet: bool = False) -> Any:
+    """Import a module of an optional extra, or raise an error that names the command that installs it.
+
+    Parameters
+    ----------
+    name : str
+        Dotted name of the module.
+    extra : str
+        The extra of dspkit that contains it.
+    otherwise : str
+        An alternative for the caller, for the message.
+    quiet : bool
+        Whether to suppress the warnings that the library itself raises while it is imported.
+
+    Examples
+    --------
+    >>> load("json", "lab").loads("[1]")
+    [1]
+    >>> load("no_such_library", "lab")
+    Traceback (most recent call last):
+    dspkit.core.errors.NotFoundError: got no module 'no_such_library'; ...pip install 'dspkit[lab]'
+    """
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore")
+        try:
+            return import_module(name)
+        except ImportError as error:
+            missing = f"module {error.name!r}" if error.name else str(error)
+            fix = f"pip install 'dspkit[{extra}]'" + (f", or {otherwise}" if otherwise else "")
+            raise NotFoundError(f"no {missing}", expected=f"the extra {extra!r} installed", fix=fix) from error

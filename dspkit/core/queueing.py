@@ -1,0 +1,109 @@
+"""Queueing theory: Erlang C, and the sojourn time in M/M/c stations.
+
+| paper | here |
+|---|---|
+| $\\lambda, \\mu$ | arrivals and services of one server, records/s |
+| $c$ | servers |
+| $a = \\lambda/\\mu$ | offered load |
+| $C$ | probability that an arrival waits |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .typing import Array
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """Return the probability that an arrival to M/M/c waits: $C = B/(1-\\frac ac(1-B))$ with Erlang's B by recursion.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers, c.
+    load : float
+        Offered load, a.
+
+    Examples
+    --------
+    >>> round(erlang_c(2, 1.5), 4)
+    0.6429
+    """
+    if load >= servers:
+        return 1.0
+    blocked = 1.0
+    for n in range(1, servers + 1):
+        blocked = load * blocked / (n + load * blocked)
+    return blocked / (1 - load / servers * (1 - blocked))
+
+
+def sojourn(servers: int, arrivals: float, service_s: float) -> tuple[float, float]:
+    """Return mean and variance of the sojourn time in M/M/c, wait and service, for a load below its capacity.
+
+    The wait is zero with probability $1-C$ and otherwise exponential with rate $c\\mu-\\lambda$.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers.
+    arrivals : float
+        Records/s.
+    service_s : float
+        Mean service time.
+
+    Examples
+    --------
+    >>> sojourn(1, 0.5, 1.0)
+    (2.0, 4.0)
+    """
+    waits, spare = erlang_c(servers, arrivals * service_s), servers / service_s - arrivals
+    return waits / spare + service_s, waits * (2 - waits) / spare**2 + service_s**2
+
+
+def percentiles(mean: float, variance: float, shares: Iterable[float]) -> list[float]:
+    """Return quantiles of a time with this mean and variance under a gamma distribution, which is exact for one M/M/1.
+
+    Parameters
+    ----------
+    mean, variance : float
+        Moments of the time.
+    shares : iterable of float
+        Probabilities of the quantiles.
+
+    Examples
+    --------
+    >>> [round(q, 3) for q in percentiles(2.0, 4.0, [0.5, 0.95])]
+    [1.386, 5.991]
+    """
+    from scipy.special import gammaincinv
+
+    if mean <= 0 or variance <= 0:
+        return [mean for _ in shares]
+    shape = mean**2 / variance
+    return [float(gammaincinv(shape, share)) * variance / mean for share in shares]
+
+
+def virtual_delay(t: Array, arrived: Array, departed: Array) -> Array:
+    """Return the wait of the record that leaves at each time `t`, first in first out, from two cumulative curves.
+
+    That is the horizontal distance $t - A^{-1}(D(t))$ between arrivals A and departures D, linear between points.
+
+    Parameters
+    ----------
+    t : array
+        Times in seconds.
+    arrived, departed : array
+        Cumulative records at these times.
+
+    Examples
+    --------
+    >>> virtual_delay([0, 1, 2], arrived=[0, 30, 60], departed=[0, 15, 30]).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    import numpy as np
+
+    t, arrived, departed = (np.asarray(x, dtype=float) for x in (t, arrived, departed))
+    grows = np.concatenate(([True], np.diff(arrived) > 0))  # without arrivals, the last record counts
+    delay: Array = np.maximum(0.0, t - np.interp(departed, arrived[grows], t[grows]))
+    return delay

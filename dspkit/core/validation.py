@@ -1,0 +1,324 @@
+"""Argument checks: one function per kind of value, which returns the value as a plain Python type or raises an error.
+
+Each takes the value, its name as the caller knows it, and bounds. The error is an `ArgumentError` unless `error` names
+another class; `fix` states the remedy if the bounds do not suggest it. Numbers of numpy are accepted; booleans are not
+numbers, and NaN is never within bounds. Fields made with `knob()` are checked by `dspkit.core.parameters`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Mapping
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from .errors import ArgumentError, DspkitError, MetricError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def is_whole(value: object) -> bool:
+    """Return whether `value` is a whole number, which True and 2.0 are not.
+
+    Parameters
+    ----------
+    value
+        Any object.
+
+    Examples
+    --------
+    >>> is_whole(2), is_whole(2.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(*values: object) -> bool:
+    """Return whether all values are real numbers, including infinity and NaN, but not booleans.
+
+    Parameters
+    ----------
+    values
+        Any objects.
+
+    Examples
+    --------
+    >>> is_number(1, 0.5), is_number("1"), is_number(True)
+    (True, False, False)
+    """
+    return all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+
+
+def whole(
+    value: Any,
+    name: str,
+    low: int = 0,
+    high: int | None = None,
+    *,
+    error: type[DspkitError] = ArgumentError,
+    fix: str = "",
+) -> int:
+    """Return a whole number within bounds as an int.
+
+    Parameters
+    ----------
+    value
+        The argument.
+    name
+        Its name, for the message.
+    low, high
+        Bounds, which are accepted themselves; None for no upper bound.
+    error
+        Class of the error.
+    fix
+        Remedy; by default, to pass such a number.
+
+    Examples
+    --------
+    >>> whole(3, "seed")
+    3
+    >>> whole(2.5, "threads", 1)
+    Traceback (most recent call last):
+    dspkit.core.errors.ArgumentError: got threads=2.5; expected a whole number from 1 up; pass one, such as 1
+    """
+    try:
+        found = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or found < low or (high is not None and found > high):
+        expected = f"a whole number from {low} {'up' if high is None else f'to {high}'}"
+        raise error(_shown(name, value), expected=expected, fix=fix or f"pass one, such as {low}")
+    return found
+
+
+def number(
+    value: Any,
+    name: str,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    above: bool = False,
+    below: bool = False,
+    infinite: bool = False,
+    error: type[DspkitError] = ArgumentError,
+    fix: str = "",
+) -> float:
+    """Return a number within bounds as a float, finite unless infinity is allowed.
+
+    Parameters
+    ----------
+    value
+        The argument.
+    name
+        Its name, for the message.
+    low, high
+        Bounds, which are accepted themselves.
+    above, below
+        Reject the lower or the upper bound itself.
+    infinite
+        Accept infinity if it is within the bounds.
+    error
+        Class of the error.
+    fix
+        Remedy; by default, to pass such a number.
+
+    Examples
+    --------
+    >>> number(1, "rate_per_s", 0)
+    1.0
+    >>> number(0, "window_s", 0, above=True, fix="as in window_s=10")
+    Traceback (most recent call last):
+    dspkit.core.errors.ArgumentError: got window_s=0; expected a finite number above 0; as in window_s=10
+    """
+    try:
+        found = float(value) if is_number(value) else math.nan
+    except OverflowError:  # a whole number beyond all floats
+        found = math.nan
+    good = (low < found if above else low <= found) and (found < high if below else found <= high)
+    if not good or not (infinite or math.isfinite(found)):
+        kind = "number" if infinite or math.isfinite(high - low) else "finite number"
+        limits = [] if low == -math.inf else [f"above {low:g}" if above else f"from {low:g}"]
+        limits += [] if high == math.inf else [f"below {high:g}" if below else f"to {high:g}"]
+        up = " up" if limits and not above and high == math.inf else ""
+        expected = " ".join([f"a {kind}", *limits]) + up
+        raise error(_shown(name, value), expected=expected, fix=fix or "pass such a number")
+    return found
+
+
+def share(value: Any, name: str, *, error: type[DspkitError] = ArgumentError, fix: str = "") -> float:
+    """Return a share, a number from 0 to 1, as a float.
+
+    Parameters
+    ----------
+    value
+        The argument.
+    name
+        Its name, for the message.
+    error
+        Class of the error.
+    fix
+        Remedy; by default, to pass such a number.
+
+    Examples
+    --------
+    >>> share(1, "scale_out_above")
+    1.0
+    >>> share(80, "scale_out_above")
+    Traceback (most recent call last):
+    dspkit.core.errors.ArgumentError: got scale_out_above=80; expected a share from 0 to 1; pass a share, such as 0.8
+    """
+    if not is_number(value) or not 0 <= value <= 1:
+        expected = "a share from 0 to 1"
+        raise error(_shown(name, value), expected=expected, fix=fix or "pass a share, such as 0.8")
+    return float(value)
+
+
+def choice(
+    value: Any, name: str, choices: Collection[str], *, error: type[DspkitError] = ArgumentError, fix: str = ""
+) -> str:
+    """Return one of several words.
+
+    Parameters
+    ----------
+    value
+        The argument.
+    name
+        Its name, for the message.
+    choices
+        The accepted words.
+    error
+        Class of the error.
+    fix
+        Remedy; by default, to choose one.
+
+    Examples
+    --------
+    >>> choice("fluid", "engine", ("fluid", "records"))
+    'fluid'
+    >>> choice("flow", "engine", ("fluid", "records"))
+    Traceback (most recent call last):
+    dspkit.core.errors.ArgumentError: got engine='flow'; expected one of fluid, records; choose one of them
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise error(_shown(name, value), expected=f"one of {', '.join(choices)}", fix=fix or "choose one of them")
+    return value
+
+
+def members(
+    names: Collection[Any],
+    among: Collection[Any],
+    what: str,
+    *,
+    error: type[DspkitError] = ArgumentError,
+    fix: str = "",
+) -> None:
+    """Raise an error if a name is not among the existing ones.
+
+    Parameters
+    ----------
+    names
+        The given names.
+    among
+        The existing names.
+    what
+        The kind of thing that they name, for the message.
+    error
+        Class of the error.
+    fix
+        Remedy; by default, to use the existing names.
+
+    Examples
+    --------
+    >>> members({"split": 2}, ("split", "count"), "operator")
+    >>> members({"splt": 2}, ("split", "count"), "operator")
+    Traceback (most recent call last):
+    dspkit.core.errors.ArgumentError: got operator 'splt'; expected some of split, count; use the names as listed
+    """
+    if unknown := [name for name in names if name not in among]:
+        listed = ", ".join(map(str, among))
+        raise error(f"{what} {unknown[0]!r}", expected=f"some of {listed}", fix=fix or "use the names as listed")
+
+
+def mapping(
+    value: Any, name: str, expected: str, *, error: type[DspkitError] = ArgumentError, fix: str = ""
+) -> Mapping[Any, Any]:
+    """Return a mapping.
+
+    Parameters
+    ----------
+    value
+        The argument.
+    name
+        Its name, for the message.
+    expected
+        Description of keys and values, such as "a node by operator".
+    error
+        Class of the error.
+    fix
+        Remedy; by default, to pass a mapping.
+
+    Examples
+    --------
+    >>> mapping({"count": "n1"}, "pinned", "a node by operator")
+    {'count': 'n1'}
+    >>> mapping("n1", "pinned", "a node by operator")
+    Traceback (most recent call last):
+    dspkit.core.errors.ArgumentError: got pinned='n1'; expected a node by operator; pass a mapping, such as a dict
+    """
+    if not isinstance(value, Mapping):
+        raise error(_shown(name, value), expected=expected, fix=fix or "pass a mapping, such as a dict")
+    return value
+
+
+def numbers(
+    values: Any,
+    name: str,
+    low: float = -math.inf,
+    *,
+    infinite: bool = False,
+    error: type[DspkitError] = MetricError,
+    fix: str = "leave out what was not measured",
+) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return an array of numbers, finite unless infinity is allowed; NaN and text are rejected.
+
+    Parameters
+    ----------
+    values
+        A number, a sequence of numbers, or rows of equal length.
+    name
+        Their name, for the message.
+    low
+        The least accepted value.
+    infinite
+        Accept infinity.
+    error
+        Class of the error.
+    fix
+        Remedy.
+
+    Examples
+    --------
+    >>> numbers([1, 2], "scores")
+    array([1., 2.])
+    >>> numbers([1, float("nan")], "a", fix="drop it")
+    Traceback (most recent call last):
+    dspkit.core.errors.MetricError: got a [1, nan]; expected finite numbers, rows of one length; drop it
+    """
+    import numpy as np
+
+    try:
+        found = np.asarray(values, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or not ((found >= low) & (True if infinite else np.isfinite(found))).all():
+        least = "" if low == -math.inf else f" from {low:g} up"
+        expected = f"{'' if infinite else 'finite '}numbers{least}, rows of one length"
+        raise error(f"{name} {values!r:.80}", expected=expected, fix=fix)
+    return found
+
+
+def _shown(name: str, value: Any) -> str:
+    text = repr(value)
+    return f"{name}={text if len(text) <= 80 else text[:79] + '…'}"

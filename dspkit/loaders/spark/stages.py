@@ -1,0 +1,220 @@
+"""Spark's stages as operators: the common part of the event log and the REST API.
+
+A stage of a micro-batch is an operator, its tasks are the operator's instances. They take turns:
+`execution="micro-batch"`.
+
+| symbol | is | from |
+|---|---|---|
+| R | records that a stage read | input records + shuffle records read |
+| T | total seconds of its tasks | executor run time |
+| W | of these, seconds waiting for the stage before | shuffle fetch wait time |
+| k | tasks | number of tasks |
+| w | seconds from the end of the previous batch to the end of this one | |
+
+$$\\text{true rate} = R / (T - W), \\quad \\text{utilisation} = (T - W) / (w k), \\quad \\text{rate} = R / w$$
+
+Executor run time is the time of a task from its start on the executor to its end: reading, computing (also in Python),
+writing shuffle files, garbage collection. It excludes scheduling and deserialisation of the task. A source that waits
+for its log within a task counts as busy, as Spark measures nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...core import History, Latency, Topology
+from ..common import windows
+from ..common.base import Limits, LoaderError, Problems
+from ..common.user_hints import Given, sized
+
+Shape = tuple[tuple[int, ...], ...]  # of each stage the places of its parents
+
+
+@dataclass(slots=True)
+class StageRun:
+    """The sums over the tasks of one stage, in seconds and records."""
+
+    id: int
+    tasks: int
+    done: int = 0  # tasks that succeeded
+    failed: int = 0
+    run_s: float = 0.0
+    wait_s: float = 0.0
+    cpu_s: float = 0.0
+    received: float = 0.0
+    shuffled: float = 0.0  # records written for the next stage
+    wrote: float = 0.0  # records written elsewhere
+    parents: tuple[int, ...] | None = None  # None: unknown; then each follows the one before
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """One micro-batch, or one job outside of them; times in seconds since 1970."""
+
+    query: str
+    number: int
+    began: float
+    ended: float
+    stages: list[StageRun] = field(default_factory=list)
+    backlog: float | None = None  # records that were left in the log
+
+    @property
+    def where(self) -> str:
+        return f"batch {self.number} of {self.query}" if self.query else f"job {self.number}"
+
+    @property
+    def shape(self) -> Shape:
+        place = {stage.id: i for i, stage in enumerate(self.stages)}
+        return tuple(
+            tuple(place[p] for p in stage.parents if p in place)
+            if stage.parents is not None
+            else ((i - 1,) if i else ())
+            for i, stage in enumerate(self.stages)
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(stage.tasks for stage in self.stages)
+
+
+def of_one_query(batches: Iterable[MicroBatch], query: str | None, problems: Problems) -> list[MicroBatch]:
+    """Return the batches of the selected query, in order."""
+    every = list(batches)
+    names = list(dict.fromkeys(batch.query for batch in every if batch.query))
+    if query is None and len(names) > 1:
+        raise LoaderError(
+            f"{len(names)} queries: {', '.join(names)!s:.300}", expected="one", fix="choose it with query="
+        )
+    chosen = query if query is not None else names[0] if names else ""
+    if names and (chosen not in names):
+        raise LoaderError(f"query={query!r}", expected=f"one of {', '.join(names)!s:.300}", fix="choose one")
+    found = [batch for batch in every if batch.query == chosen]
+    if others := sum(not batch.query for batch in every) if chosen else 0:
+        problems.count("job of no micro-batch", "left out", others)
+    return sorted(found, key=lambda batch: batch.number)
+
+
+def history_of_batches(
+    batches: Sequence[MicroBatch],
+    given: Given,
+    names: Sequence[str] | None,
+    window_s: float | None,
+    problems: Problems,
+    limits: Limits,
+    about: Mapping[str, object],
+) -> History:
+    """Return batches of the most common shape as windows; `window_s` combines several."""
+    whole = [batch for batch in batches if _whole(batch, problems)]
+    if not whole:
+        raise LoaderError(
+            f"no batch that can be used ({problems!r})", expected="one that was worked on", fix="see .problems"
+        )
+    (shape, _), *_ = Counter(batch.shape for batch in whole).most_common(1)
+    alike = []
+    for batch in whole:
+        if batch.shape == shape:
+            alike.append(batch)
+        else:
+            problems.count("batch with other stages than most", f"{batch.where}: {len(batch.stages)} stages")
+    called = _names(given, names, len(shape))
+    most = {name: max(batch.stages[i].tasks for batch in alike) for i, name in enumerate(called)}
+    edges = [(called[p], called[i]) for i, parents in enumerate(shape) for p in parents]
+    topology = given.topology or sized(most, edges)
+    found = _windows(alike, called, topology, window_s, problems)
+    return windows.history_of_windows(topology, found, problems, limits, about, execution="micro-batch")
+
+
+def _names(given: Given, names: Sequence[str] | None, count: int) -> list[str]:
+    called = list(names or (given.topology.order if given.topology else [f"stage_{i}" for i in range(count)]))
+    if len(called) != count or len(set(called)) != count:
+        raise LoaderError(
+            f"{len(called)} names, {', '.join(map(str, called))!s:.300}",
+            expected=f"one for each of {count} stages",
+            fix="pass names=[...] in the order of the stages' ids",
+        )
+    return called
+
+
+def _whole(batch: MicroBatch, problems: Problems) -> bool:
+    """Return True if the batch is complete, and sort its stages."""
+    batch.stages.sort(key=lambda stage: stage.id)
+    if not batch.stages:
+        problems.count("batch without stages", batch.where)
+    elif any(stage.done < stage.tasks for stage in batch.stages):
+        problems.count("batch with tasks that are missing or failed", batch.where)
+    elif not batch.began < batch.ended:
+        problems.count("clock stepped back", batch.where)
+    elif any(stage.wait_s > stage.run_s for stage in batch.stages):
+        problems.count("waited longer than it ran", batch.where)
+    else:
+        if failed := sum(stage.failed for stage in batch.stages):
+            problems.count("task that failed and was run again", batch.where, failed)
+        return True
+    return False
+
+
+def _windows(
+    batches: Sequence[MicroBatch], names: Sequence[str], topology: Topology, window_s: float | None, problems: Problems
+) -> Iterator[windows.Window]:
+    group: list[MicroBatch] = []
+    start, before = 0.0, None
+    for batch in batches:
+        follows = before is not None and batch.number == before.number + 1
+        if group and (not follows or batch.sizes != group[0].sizes):
+            yield _window(group, start, names, topology)
+            group = []
+        if before is None or not follows:
+            start = batch.began  # the time since the last batch is unknown
+        elif not group:
+            start = before.ended
+        if before is not None and batch.number == before.number:
+            problems.count("second run of a batch", batch.where)
+        group.append(batch)
+        if window_s is None or batch.ended - start >= window_s:
+            yield _window(group, start, names, topology)
+            group = []
+        before = batch
+    if group:
+        yield _window(group, start, names, topology)
+
+
+def _window(group: list[MicroBatch], start: float, names: Sequence[str], topology: Topology) -> windows.Window:
+    w = group[-1].ended - start
+    made = windows.Window(start, group[-1].ended, group[-1].where)
+    readings: dict[str, dict[str, float]] = {}
+    if not w > 0:
+        return made
+    for i, name in enumerate(names):
+        runs = [batch.stages[i] for batch in group]
+        reading = {
+            "processing_rate": sum(run.received for run in runs) / w,
+            "busy": sum(run.run_s - run.wait_s for run in runs) / w,
+            "cpu": sum(run.cpu_s for run in runs) / w,
+        }
+        sent = sum(run.shuffled if topology.downstream(name) else run.wrote for run in runs) / w
+        if sent > 0 or topology.downstream(name):
+            reading["output_rate"] = sent
+        if name in topology.sources and len(topology.sources) == 1 and group[-1].backlog is not None:
+            reading["backlog"] = group[-1].backlog
+        readings[name] = reading
+    weights = [sum(stage.received + stage.shuffled for stage in batch.stages[:1]) for batch in group]
+    made.readings, made.parallelism = readings, dict(zip(names, group[0].sizes, strict=True))
+    made.latency = batch_latency([batch.ended - batch.began for batch in group], weights)
+    return made
+
+
+def batch_latency(seconds: Sequence[float], records: Sequence[float]) -> Latency | None:
+    """Return mean and percentiles over the records, each of which takes as long as its batch."""
+    pairs = sorted((s, n) for s, n in zip(seconds, records, strict=True) if n > 0)
+    total = sum(n for _, n in pairs)
+    if not total > 0:
+        return None
+    levels, seen, wanted = [], 0.0, [0.5, 0.95, 0.99]
+    for s, n in pairs:
+        seen += n
+        while wanted and seen >= wanted[0] * total * (1 - 1e-12):
+            levels.append(s)
+            wanted.pop(0)
+    return Latency(sum(s * n for s, n in pairs) / total, *levels)

@@ -1,0 +1,1 @@
+"""Heuristic placement: greedy, local search, decomposition, and decentralised placement."""

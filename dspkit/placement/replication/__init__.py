@@ -1,0 +1,1 @@
+"""Replication and placement in one step (ODRP), and over time with the cost of changes (EDRP)."""

@@ -1,0 +1,1 @@
+"""Exact placement: our own search, HiGHS on the integer program, and exhaustive search."""

@@ -1,0 +1,1 @@
+"""The fluid engines: rates in ticks, for any load; pipelined (`engine`) and in micro-batches (`microbatch`)."""

@@ -1,0 +1,380 @@
+"""A small Spark cluster on this machine: a standalone master and workers, each a process of its own.
+
+Workers can be added and removed while jobs run, like machines of a real cluster, and one that dies is replaced. All
+processes listen on the loopback address only. Spark's connections between them begin with a proof of the cluster's
+secret, those of the streaming shuffle included (`Exchange.java`); the pages of master and workers are refused.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core import ArgumentError, BackendBase
+from ...core.validation import whole
+from ..errors import ClusterError
+from . import jar, processes, session
+from .java import ensure_java
+from .spark_log import printed_reason
+
+log = logging.getLogger("dspkit")
+_START_S = 60.0
+_LOOK_S = 0.05
+_TEND_S = 0.5
+_HOST = "127.0.0.1"
+_MASTER, _WORKER = (f"org.apache.spark.deploy.{name}" for name in ("master.Master", "worker.Worker"))
+_READY = {_MASTER: r"Starting Spark master at (spark://\S+)", _WORKER: r"Successfully registered with master (\S+)"}
+_JAVA = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_OPENS = ("java.nio", "sun.nio.ch", "java.lang", "java.lang.invoke", "java.util")  # of java.base, for Spark's network
+_DAEMONS = {
+    "spark.authenticate": "true",
+    "spark.master.rest.enabled": "false",
+    "spark.ui.filters": "dspkit.NoPages",  # its pages have no login
+    "spark.port.maxRetries": "0",  # the requested port, or an error
+}
+_MEMORY = re.compile(r"[1-9]\d*[mg]")
+
+
+@dataclass(frozen=True)
+class _Daemon:
+    """A running master or worker; it ends when the pipe to its standard input does."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+class SparkCluster(BackendBase):
+    """A local cluster for jobs, to be passed as their `master`; make one with `SparkCluster.local(...)`.
+
+    Close it at the end.
+
+    Parameters
+    ----------
+    cores
+        Slots per worker.
+    memory
+        Memory of the Java of each worker, as "512m" or "1g".
+    port
+        Port of the master; 0 for a free one.
+
+    Examples
+    --------
+    >>> with SparkCluster.local(workers=2) as cluster:  # doctest: +SKIP
+    ...     job = SparkJob(topology, functions, sources, master=cluster)
+    """
+
+    def __init__(self, cores: int, memory: str, port: int):
+        self.cores, self.memory = cores, memory
+        self.url = ""
+        self._secret = secrets.token_hex(16)
+        self._lock = threading.RLock()
+        self._workers: dict[str, _Daemon] = {}
+        self._count = 0  # of all workers so far: names are not reused
+        self._ended = threading.Event()
+        self._folder = Path(tempfile.mkdtemp(prefix="dspkit-cluster-"))
+        self._java = [str(Path(os.environ["JAVA_HOME"], "bin", "java")), *_JAVA.split()]
+        self._java += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS]
+        atexit.register(self.close)
+        try:
+            with os.fdopen(os.open(self._folder / "spark.conf", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                conf = _DAEMONS | {"spark.authenticate.secret": self._secret}
+                file.writelines(f"{name} {value}\n" for name, value in conf.items())
+            self._master = self._start("master", _MASTER, ["--port", str(port)])
+            self.url = self._ready(self._master, _MASTER)
+        except BaseException:
+            self.close()
+            raise
+        self._tender = threading.Thread(target=self._tend, daemon=True, name="dspkit-cluster")
+        self._tender.start()
+
+    @classmethod
+    def local(cls, workers: int = 2, cores: int = 16, *, memory: str = "1g", port: int = 0) -> SparkCluster:
+        """Start a master and `workers` on this machine, each with slots for `cores` tasks.
+
+        Slots are what Spark counts; all workers share this machine's real cores.
+
+        Parameters
+        ----------
+        workers
+            Number of workers at the start.
+        cores
+            Slots per worker.
+        memory
+            Memory of the Java of each worker, as "512m" or "1g".
+        port
+            Port of the master; 0 for a free one.
+
+        Examples
+        --------
+        >>> cluster = SparkCluster.local(2, 16, memory="512m")  # doctest: +SKIP
+        """
+        for name, value, high in (("workers", workers, 64), ("cores", cores, 1024)):
+            whole(value, name, 1, high, fix="as in SparkCluster.local(2, 16)")
+        if not isinstance(port, int) or not (port == 0 or 1024 <= port < 1 << 16):
+            raise ArgumentError(f"port={port!r}", expected="0, or 1024 to 65535", fix="use 0 for a free one")
+        if not isinstance(memory, str) or not _MEMORY.fullmatch(memory):
+            raise ArgumentError(f"memory={memory!r}", expected="as '512m' or '1g'", fix="see SparkCluster.local")
+        if (why := jar.unusable()) is not None:
+            raise ClusterError(
+                f"a jar that cannot be used: {why}", expected="dspkit's jar and its Spark", fix="install dspkit[spark]"
+            )
+        ensure_java()
+        made = cls(cores, memory, port)
+        try:
+            made.add(workers)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The names of the workers, in the order in which they were added."""
+        with self._lock:
+            return tuple(self._workers)
+
+    def add(self, count: int = 1) -> tuple[str, ...]:
+        """Start more workers, and wait until the master knows them; a running Spark gets an executor on each.
+
+        Parameters
+        ----------
+        count
+            Number of new workers.
+
+        Examples
+        --------
+        >>> cluster.add(1)  # doctest: +SKIP
+        ('worker-3',)
+        """
+        with self._lock:
+            self._must_be_open()
+            names = [f"worker-{self._count + i + 1}" for i in range(count)]
+            self._count += count
+            fresh = [self._worker(name) for name in names]
+            for daemon in fresh:
+                self._workers[daemon.name] = daemon
+            try:
+                for daemon in fresh:
+                    self._ready(daemon, _WORKER)
+            except BaseException:
+                self.remove(names)
+                raise
+        return tuple(names)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """End these workers and their executors; a job must have drained them before, see `SparkJob.deploy`.
+
+        Parameters
+        ----------
+        names
+            Names of the workers.
+
+        Examples
+        --------
+        >>> cluster.remove(["worker-3"])  # doctest: +SKIP
+        """
+        with self._lock:
+            if unknown := [name for name in names if name not in self._workers]:
+                raise ArgumentError(f"worker {unknown[0]!r}", expected=f"some of {self.workers}", fix="choose one")
+            leaving = [self._workers.pop(name) for name in names]
+            _end([daemon.process for daemon in leaving])
+            for daemon in leaving:
+                shutil.rmtree(self._folder / daemon.name, ignore_errors=True)
+
+    def executors(self, application: str) -> dict[str, str]:
+        """Return the worker of each executor of a Spark application, by the executor's number.
+
+        Parameters
+        ----------
+        application
+            Id of the application.
+
+        Examples
+        --------
+        >>> cluster.executors(spark.sparkContext.applicationId)  # doctest: +SKIP
+        {'0': 'worker-1', '1': 'worker-2'}
+        """
+        with self._lock:
+            at = {daemon.process.pid: name for name, daemon in self._workers.items()}
+        found = {}
+        for process in processes.running():
+            match = re.search(rf"--executor-id (\d+) .*--app-id {re.escape(application)}\b", process.command)
+            if match and process.parent in at:
+                found[match[1]] = at[process.parent]
+        return found
+
+    def reason(self) -> str | None:
+        """Return the newest reason for the end of an executor or worker in their output, or None.
+
+        Examples
+        --------
+        >>> cluster.reason()  # doctest: +SKIP
+        """
+        written: list[tuple[float, Path]] = []
+        for path in (*self._folder.glob("worker-*/app-*/*/stderr"), *self._folder.glob("worker-*.log")):
+            with contextlib.suppress(OSError):
+                written.append((path.stat().st_mtime, path))
+        for _, path in sorted(written, reverse=True):
+            with contextlib.suppress(OSError):
+                if said := printed_reason(path.read_text(errors="replace")):
+                    return f"{said} ({path})"
+        return None
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the processor seconds of each worker so far, with its executors; empty if they cannot be measured.
+
+        Examples
+        --------
+        >>> cluster.cpu_s()  # doctest: +SKIP
+        {'worker-1': 12.3, 'worker-2': 11.8}
+        """
+        with self._lock:
+            at = {daemon.process.pid: name for name, daemon in self._workers.items()}
+        spent = processes.cpu_s(set(at))
+        return {name: spent[pid] for pid, name in at.items() if pid in spent}
+
+    def start(self, mode: str, settings: Mapping[str, str] | None = None, *, with_jar: bool = True) -> Any:
+        """Return the SparkSession of this process, on this cluster; jobs start one by themselves.
+
+        Parameters
+        ----------
+        mode
+            "realtime" or "microbatch".
+        settings
+            Further settings of Spark.
+        with_jar
+            Whether to load dspkit's jar.
+
+        Examples
+        --------
+        >>> spark = cluster.start("realtime")  # doctest: +SKIP
+        """
+        here = {
+            "spark.driver.host": _HOST,
+            "spark.driver.bindAddress": _HOST,
+            "spark.executor.memory": self.memory,
+            # Executors write to files beside their worker, bounded as all that Spark writes.
+            "spark.executor.logs.rolling.strategy": "size",
+            "spark.executor.logs.rolling.maxSize": str(1 << 22),
+            "spark.executor.logs.rolling.maxRetainedFiles": "2",
+        }
+        own = {"spark.authenticate": "true", "spark.authenticate.secret": self._secret}
+        return session.start_session(self.url, mode, here | dict(settings or {}) | own, with_jar=with_jar)
+
+    def close(self) -> None:
+        """End the cluster, and the Spark of this process if it runs on it.
+
+        Examples
+        --------
+        >>> cluster.close()  # doctest: +SKIP
+        """
+        atexit.unregister(self.close)
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._ended.set()
+            super().close()
+            if self.url and (spark := session.running_session()) is not None and spark.sparkContext.master == self.url:
+                session.stop(spark)
+            daemons = [*self._workers.values(), *([self._master] if hasattr(self, "_master") else [])]
+            _end([daemon.process for daemon in daemons])
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __repr__(self) -> str:
+        return f"SparkCluster({len(self._workers)} workers with {self.cores} slots each at {self.url})"
+
+    def _worker(self, name: str) -> _Daemon:
+        (self._folder / name).mkdir()
+        words = ["--cores", str(self.cores), "--memory", self.memory, "--work-dir", str(self._folder / name), self.url]
+        return self._start(name, _WORKER, words)
+
+    def _start(self, name: str, main: str, words: Sequence[str]) -> _Daemon:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        last = main == _MASTER  # the master removes the folder if this process cannot
+        path = f"{jar.JAR}{os.pathsep}{home / 'jars' / '*'}"
+        command = [*self._java, "-cp", path, "dspkit.Leash", str(self._folder) if last else "-", main, "--host", _HOST]
+        command += ["--webui-port", "0", "--properties-file", str(self._folder / "spark.conf"), *words]
+        scala = next((home / "jars").glob("spark-core_*.jar")).name.split("_")[1].partition("-")[0]
+        places = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": _HOST, "SPARK_LOCAL_DIRS": str(self._folder / name)}
+        output_file = self._folder / f"{name}.log"
+        with output_file.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **places, "SPARK_SCALA_VERSION": scala},
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return _Daemon(name, process, output_file)
+
+    def _ready(self, daemon: _Daemon, main: str) -> str:
+        """Wait until the daemon's output says that it is ready; return the address in it."""
+        end = time.monotonic() + _START_S
+        while time.monotonic() < end:
+            text = daemon.log.read_text(errors="replace")
+            if found := re.search(_READY[main], text):
+                return found[1]
+            if daemon.process.poll() is not None:
+                raise _failed(daemon.name, text)
+            time.sleep(_LOOK_S)
+        last = (text.strip().splitlines() or ["nothing"])[-1]
+        got = f"no answer of {daemon.name}, which said last: {last:.300}"
+        raise ClusterError(got, expected=f"a start within {_START_S:g} s", fix="try again")
+
+    def _tend(self) -> None:
+        """Replace workers that died."""
+        while not self._ended.wait(_TEND_S):
+            with self._lock:
+                if self._ended.is_set():
+                    return
+                for name, daemon in list(self._workers.items()):
+                    if daemon.process.poll() is None:
+                        continue
+                    log.warning("%s died and is replaced", name)
+                    _end([daemon.process])
+                    shutil.rmtree(self._folder / name, ignore_errors=True)
+                    self._workers[name] = self._worker(name)
+
+
+def _failed(name: str, output: str) -> ClusterError:
+    if "BindException" in output or "Address already in use" in output:
+        return ClusterError("a port that is taken", expected="a free one", fix="leave port out, or choose another")
+    reason = printed_reason(output) or (output.strip().splitlines() or ["no output"])[-1]
+    return ClusterError(f"a {name} that ended: {reason}", expected="one that starts", fix="see its message")
+
+
+def _end(daemons: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Terminate the processes; after a while kill those that are left, and all their descendants."""
+    below = processes.below({process.pid for process in daemons})
+    for process in daemons:
+        with contextlib.suppress(OSError):
+            process.terminate()
+    end = time.monotonic() + 5
+    for process in daemons:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.1, end - time.monotonic()))
+    processes.kill(below)
+    for process in daemons:
+        process.kill()
+        process.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()

@@ -1,0 +1,93 @@
+"""The workers of a job: the slots of its Spark and, on a cluster of ours, workers that are added and removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ClusterError, SessionError
+from . import processes as nodes
+from . import session
+from .cluster import SparkCluster
+from .engine import until
+
+_COME_S = 90.0  # timeout of an executor: Java starts twice, on a busy machine
+
+
+class Workers:
+    """The workers of one job; without a cluster of ours, the slots of its Spark."""
+
+    def __init__(self, spark: Any, cluster: SparkCluster | None):
+        self._spark, self._cluster = spark, cluster
+        if cluster is not None and spark.sparkContext.master != cluster.url:
+            raise SessionError(
+                f"a Spark that runs already in this process, at {spark.sparkContext.master}",
+                expected=f"no Spark, or one at {cluster.url}",
+                fix="stop it first: SparkSession.getActiveSession().stop()",
+            )
+        self._leaving: tuple[str, ...] = ()
+        self._ready = False  # whether the first workers are known to be ready
+
+    @property
+    def count(self) -> int | None:
+        """The number of workers, without those to be removed; None if it is unknown."""
+        return None if self._cluster is None else len(self._cluster.workers) - len(self._leaving)
+
+    def slots(self, workers: int | None) -> int:
+        """Return the tasks that can run at once with so many workers."""
+        if self._cluster is None or workers is None:
+            return session.task_slots(self._spark)
+        return workers * self._cluster.cores
+
+    def wait_at_first(self, slots: int) -> None:
+        """Wait for the executors of a Spark that has just started; missing ones are reported later."""
+        if self._cluster is None and not self._spark.sparkContext.master.startswith("local"):
+            until(lambda: session.task_slots(self._spark) >= slots, _COME_S)
+
+    def wait(self, slots: int) -> None:
+        """Wait until so many tasks can run: killed executors are restarted, and new ones take some seconds."""
+        if not until(lambda: session.task_slots(self._spark) >= slots, _COME_S):
+            raise ClusterError(
+                f"{session.task_slots(self._spark)} slots after {_COME_S:g} s",
+                expected=f"the {slots} that the job needs at once",
+                fix=f"lower the parallelism, or look for the executors: {self._advice()}",
+            )
+
+    def _advice(self) -> str:
+        """Return what is known of executors that do not come."""
+        said = self._cluster.reason() if self._cluster is not None else None
+        return f"one ended with: {said}" if said else session.log_advice()
+
+    def scale_up(self, workers: int | None) -> None:
+        """Add workers up to that number; they are ready when this returns."""
+        if self._cluster is None or workers is None or (workers <= (self.count or 0) and self._ready):
+            return
+        fresh = self._cluster.add(max(0, workers - (self.count or 0)))
+        try:
+            self.wait(self.slots(workers))
+            session.warm(self._spark)
+        except BaseException:
+            self._cluster.remove(fresh)
+            raise
+        self._ready = True
+
+    def drain(self, workers: int | None) -> None:
+        """Begin no more tasks on surplus workers, the newest first; `terminate()` ends them."""
+        if self._cluster is None or workers is None or workers >= (self.count or 0):
+            return
+        self._leaving = self._cluster.workers[workers:]
+        at = self._cluster.executors(self._spark.sparkContext.applicationId)
+        session.retire(self._spark, [number for number, worker in at.items() if worker in self._leaving])
+
+    def terminate(self) -> None:
+        """End the workers that were drained, when no task of the job runs there any more."""
+        if self._cluster is not None and self._leaving:
+            self._cluster.remove(self._leaving)
+            self._leaving = ()
+
+    def reading(self) -> nodes.Reading:
+        """Return the processor time so far, by node, for `processes.shares`."""
+        if self._cluster is not None:
+            return nodes.node_shares(self._cluster.cpu_s())
+        if self._spark.sparkContext.master.startswith("local"):
+            return nodes.machine()
+        return nodes.others(session.machines(self._spark))

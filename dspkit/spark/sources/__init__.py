@@ -1,0 +1,1 @@
+"""Sources of live jobs: a trace, growing files, Kafka topics and Redis streams."""

@@ -1,0 +1,339 @@
+"""Logs outside of Spark: the common part of files, Redis streams and Kafka topics.
+
+Records of a partition are numbered from 0, where the job began to read. Spark's checkpoint holds how far each partition
+is read, as it does for a trace; the driver (`LogTailer`) looks twenty times per second how far each is filled, and the
+source's tasks fetch the records that they are assigned. The *marks* contain the position of a record: `(number, where,
+micros)` means that records from that number on are at `where`, up to the next mark, and were first seen at that time.
+Marks are written down before the records are announced, so the same numbers always lead to the same records.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from ...core import DspkitError
+from ...core.files import write_atomically
+from ...core.typing import Array
+from ..dataflow.frames import Records
+from ..errors import SourceError
+from ..threads import ServiceThread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+SINCE = ("earliest", "latest")
+_CLIENTS = 8  # open in one process
+_TRIMMED = 1 << 20  # bytes of a partition's marks, beyond which those of committed records are dropped
+
+
+class Mark(NamedTuple):
+    """The position of records: from `number` on they are at `where`; the first of them was seen at `micros`."""
+
+    number: int
+    where: Any
+    micros: int
+
+
+class Follower(Protocol):
+    """The driver's view of a log."""
+
+    def look(self) -> list[tuple[int, list[Mark]]]:
+        """Return for each partition the number of its records, and new marks."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """A task's client of a log."""
+
+    def read(self, p: int, marks: Marks, low: int, high: int) -> tuple[pa.RecordBatch, Array]:
+        """Return records low to high of a partition, and their event times in microseconds."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class LogSource(ABC):
+    """Base of logs that are read through their own client: FileSource, RedisSource, KafkaSource.
+
+    Parameters
+    ----------
+    folder
+        Folder of the marks, which the job sets.
+    """
+
+    folder: Path | None = field(default=None, kw_only=True, repr=False, compare=False)  # of the marks: the job sets it
+
+    schema: Any = field(init=False, repr=False, default=None)
+
+    @property
+    @abstractmethod
+    def partitions(self) -> int:
+        """Number of partitions of the log."""
+
+    @property
+    @abstractmethod
+    def log(self) -> str:
+        """Name of the log, for the checkpoint and messages."""
+
+    @abstractmethod
+    def begin(self) -> list[Any]:
+        """Return the beginning of each partition, for a job without a checkpoint."""
+
+    @abstractmethod
+    def follower(self, marks: list[list[Mark]]) -> Follower:
+        """Return the driver's view of the log, from these marks on."""
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """Return a client for a task."""
+
+    def place(self, mark: Mark) -> str:
+        """Return the file, or another place of several that grow side by side, of a mark."""
+        return ""
+
+    def at(self, folder: Path) -> Self:
+        """Return the source with a folder for its marks."""
+        return replace(self, folder=folder)
+
+    def records(self, frame: bytes, read_to: dict[int, int]) -> tuple[Records, dict[int, int]]:
+        """Fetch the records of a frame, and return them and how far each partition is read."""
+        import numpy as np
+        import pyarrow as pa
+
+        words = np.frombuffer(frame, "<i8")
+        stretches = words[2:].reshape(-1, 3).tolist()
+        reader, catalog = self._open()
+        parts = []
+        for p, low, high in stretches:
+            try:
+                parts.append(reader.read(p, catalog.marks(p), low, high))
+            except DspkitError:
+                raise
+            except Exception as error:
+                raise SourceError(
+                    f"{type(error).__name__} from {self.log}: {error}",
+                    expected="a log that can be read",
+                    fix="repair the log; the job continues from its checkpoint",
+                ) from error
+        event = np.concatenate([event for _, event in parts])
+        batch = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks().to_batches()[0]
+        read_to = read_to | {p: high for p, _, high in stretches}
+        return Records(batch, event, np.full(len(event), int(words[0]))), read_to
+
+    def partition_of(self, stretches: Array) -> Array:
+        """Return the partition of each of the records of stretches (partition, from, to), in the order of `records`."""
+        import numpy as np
+
+        partition: Array = np.repeat(stretches[:, 0], stretches[:, 2] - stretches[:, 1])
+        return partition
+
+    def _open(self) -> tuple[Reader, Catalog]:
+        """Return this process's own client: workers live longer than tasks."""
+        assert self.folder is not None
+        if self.folder not in _opened:
+            if len(_opened) >= _CLIENTS:  # most likely of jobs that have ended
+                close_all()
+            _opened[self.folder] = (self.reader(), Catalog(self.folder, self.partitions))
+        return _opened[self.folder]
+
+
+_opened: dict[Path, tuple[Reader, Catalog]] = {}
+
+
+def close_all() -> None:
+    """Close all clients of this process; they are opened again when needed."""
+    while _opened:
+        _opened.popitem()[1][0].close()
+
+
+class Marks:
+    """The marks of one partition, in order."""
+
+    def __init__(self, marks: list[Mark]):
+        self.marks, self.counts = marks, [mark.number for mark in marks]
+
+    def add(self, mark: Mark) -> None:
+        self.marks.append(mark)
+        self.counts.append(mark.number)
+
+    def at(self, number: int) -> tuple[Mark, int | None]:
+        """Return the mark of a record, and the number at which the next one begins."""
+        i = bisect_right(self.counts, number) - 1
+        return self.marks[i], self.counts[i + 1] if i + 1 < len(self.counts) else None
+
+
+class Catalog:
+    """Marks on the checkpoint's disk, one file per partition: the driver appends to them, tasks read what was added."""
+
+    def __init__(self, folder: Path, partitions: int):
+        self.folder, self._seen = folder, [_Seen() for _ in range(partitions)]
+
+    def path(self, p: int) -> Path:
+        return self.folder / f"{p}.marks"
+
+    def marks(self, p: int) -> Marks:
+        """Return all marks of a partition that are written down by now."""
+        seen = self._seen[p]
+        try:
+            now = os.stat(self.path(p))
+            if (now.st_ino, now.st_size) != (seen.inode, seen.size):
+                with self.path(p).open("rb") as file:
+                    inode = os.fstat(file.fileno()).st_ino
+                    if inode != seen.inode or now.st_size < seen.size:
+                        seen = self._seen[p] = _Seen(inode, trim_at=seen.trim_at)
+                    file.seek(seen.size)
+                    text = file.read()
+                whole = text[: text.rfind(b"\n") + 1]
+                for line in whole.splitlines():
+                    seen.marks.add(Mark(*json.loads(line)))
+                seen.size += len(whole)
+        except (OSError, ValueError, TypeError) as error:
+            raise SourceError(
+                f"marks that cannot be read ({error})",
+                expected=f"the marks of the job, in {self.folder}",
+                fix="keep a checkpoint's folder whole, on a disk that all workers see",
+            ) from error
+        return seen.marks
+
+    @staticmethod
+    def begin(folder: Path, where: list[Any], micros: int) -> None:
+        """Write the first mark of each partition; the folder exists with all of them, or not at all."""
+        fresh = folder.with_name(f"{folder.name}.new")
+        fresh.mkdir(parents=True, exist_ok=True)
+        for p, place in enumerate(where):
+            (fresh / f"{p}.marks").write_text(json.dumps(Mark(0, place, micros)) + "\n")
+        fresh.rename(folder)
+
+    def repair(self) -> list[list[Mark]]:
+        """Return the marks of a former run, after cutting off an incomplete one."""
+        for p in range(len(self._seen)):
+            whole = self.marks(p)
+            if self.path(p).stat().st_size > self._seen[p].size:
+                self._rewrite(p, whole.marks)
+        return [list(seen.marks.marks) for seen in self._seen]
+
+    def add(self, p: int, marks: list[Mark]) -> None:
+        with self.path(p).open("ab") as file:
+            file.write(b"".join(json.dumps(mark).encode() + b"\n" for mark in marks))
+
+    def trim(self, p: int, committed: Callable[[], Sequence[int]], place: Callable[[Mark], str]) -> None:
+        """Drop marks of committed records, if they are many; the last mark of each place is kept, and its end."""
+        size = self.path(p).stat().st_size
+        if size < self._seen[p].trim_at:
+            return
+        known, upto = self.marks(p), [*committed(), 0]
+        needed = bisect_right(known.counts, upto[p]) - 1
+        last = set({place(mark): i for i, mark in enumerate(known.marks)}.values())
+        kept = [mark for i, mark in enumerate(known.marks) if i >= needed or i in last or i - 1 in last]
+        self._rewrite(p, kept)
+        self._seen[p] = _Seen(trim_at=max(_TRIMMED, 2 * self.path(p).stat().st_size))
+
+    def _rewrite(self, p: int, marks: list[Mark]) -> None:
+        text = "".join(json.dumps(mark) + "\n" for mark in marks)
+        write_atomically(self.path(p), lambda path: path.write_text(text), overwrite=True)
+
+
+@dataclass
+class _Seen:
+    inode: int = 0
+    size: int = 0
+    trim_at: int = _TRIMMED
+    marks: Marks = field(default_factory=lambda: Marks([]))
+
+
+log = logging.getLogger("dspkit")
+_EVERY_S = 0.05
+_REMEMBERED = 12_000  # looks that are kept: ten minutes
+_PATIENCE_S = 15.0  # timeout of a log that does not answer
+
+
+class LogTailer:
+    """The driver's thread that looks at a log from its beginning, or from the end of a checkpoint's marks.
+
+    `committed()` returns how many records of each partition are committed for good.
+    """
+
+    def __init__(self, source: LogSource, committed: Callable[[], Sequence[int]]):
+        assert source.folder is not None
+        self._source, self._done = source, committed
+        self._catalog = Catalog(source.folder, source.partitions)
+        try:
+            if not source.folder.is_dir():
+                Catalog.begin(source.folder, source.begin(), round(time.time() * 1e6))
+            self._follower = source.follower(self._catalog.repair())
+            self.counts = [0] * source.partitions
+            self._seen: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
+            self._look()
+        except DspkitError:
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
+        self.error: DspkitError | None = None
+        self.thread: ServiceThread | None = None
+
+    def start(self, report: Callable[[Sequence[int]], None]) -> None:
+        """Begin to look repeatedly, and report how many records each partition has."""
+        report(self.counts)
+        self.thread = ServiceThread("dspkit-follow", f"follows {self._source.log}", partial(self._run, report))
+        self.thread.start()
+
+    def offered(self, at: float) -> float:
+        """Return how many records there were at that time."""
+        import numpy as np
+
+        times, totals = zip(*self._seen.copy(), strict=True)
+        return float(np.interp(at, times, totals))
+
+    def close(self) -> None:
+        if self.thread is not None:
+            self.thread.close(10)
+        self._follower.close()
+
+    def _run(self, report: Callable[[Sequence[int]], None]) -> None:
+        assert self.thread is not None
+        good, ended = time.monotonic(), self.thread.ended
+        while not ended.wait(_EVERY_S):
+            try:
+                self._look()
+                good = time.monotonic()
+            except Exception as error:
+                failed = error if isinstance(error, DspkitError) else self._failed(error)
+                if isinstance(error, DspkitError) or time.monotonic() - good > _PATIENCE_S:
+                    self.error = failed
+                    return
+                log.warning("%s", failed)
+                ended.wait(1.0)
+            try:
+                report(self.counts)
+            except Exception:  # the query is being restarted: the next look reports to its successor
+                continue
+
+    def _look(self) -> None:
+        for p, (count, marks) in enumerate(self._follower.look()):
+            if marks:
+                self._catalog.add(p, marks)
+                self._catalog.trim(p, self._done, self._source.place)
+            self.counts[p] = count
+        self._seen.append((time.time(), sum(self.counts)))
+
+    def _failed(self, error: Exception) -> SourceError:
+        return SourceError(
+            f"{type(error).__name__} from {self._source.log}: {error}",
+            expected="a log that answers",
+            fix="check its server, the name and the address",
+        )

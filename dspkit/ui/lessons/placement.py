@@ -1,0 +1,131 @@
+"""The placement of operators, as the weights of response time, availability and network change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ... import placement, plots
+from ...core import Knobs, knob
+from ...placement import Problem, Ranges, Solution, Weights
+from ...placement.metrics import share
+from ...plots import Plot, si
+from ...plots.placement import Point, apart
+from ...plots.theme import PALETTE, Spec, axis, plot
+
+METHODS = ("optimum", *(name for name in placement.HEURISTICS if name != "time_limited"))
+NAMES = {"usage": "network usage", "traffic": "traffic between nodes", "energy": "elastic energy"}
+UNITS = {"usage": "records under way", "traffic": "records/s", "energy": "records/s x s²"}
+
+
+@dataclass(frozen=True)
+class Placement(Knobs):
+    """Eleven operators on a network of two layers, source and sink on one node; the optimum beside the heuristics.
+
+    Each bar is a metric's distance from the best that it can be, as a share of its range; the weighted sum of the three
+    is the loss, which the optimum makes as small as possible [nardelli].
+    """
+
+    response: float = knob(0.5, "weight of the response time", low=0.0, high=1.0)
+    availability: float = knob(0.25, "weight of the availability", low=0.0, high=1.0)
+    network: float = knob(0.25, "weight of the network metric", low=0.0, high=1.0)
+    metric: str = knob("usage", "the network metric", choices=placement.NETWORK_METRICS)
+    method: str = knob("optimum", "who places the operators", choices=METHODS)
+    shape: str = knob("sequential", "the application", choices=tuple(placement.SHAPES))
+    nodes: int = knob(25, "nodes of the network", choices=(16, 25, 36))
+    seed: int = knob(1, "another seed, another network", low=0, high=99)
+
+    @property
+    def problem(self) -> Problem:
+        """The placement problem."""
+        return _problem(self.shape, self.nodes, self.seed)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of its metrics."""
+        return Weights(self.response, self.availability, self.network, self.metric)
+
+    @property
+    def label(self) -> str:
+        """The name of the chosen method, as the thesis has it."""
+        return self.method if self.method == "optimum" else placement.heuristic(self.method).label
+
+    @property
+    def ranges(self) -> Ranges:
+        """The best and the worst value of each metric; they do not depend on the weights."""
+        return _ranges(self.shape, self.nodes, self.seed, self.metric)
+
+    def answer(self, method: str = "") -> Solution:
+        """Return the solution of a method.
+
+        Parameters
+        ----------
+        method : str
+            One of the knob's choices; empty for the chosen one.
+
+        Examples
+        --------
+        >>> len(Placement(nodes=16).answer("greedy").placement)
+        11
+        """
+        name = method or self.method
+        if name == "optimum":
+            return placement.solve(self.problem, self.weights, self.ranges, time_limit_s=5.0)
+        return placement.heuristic(name)(self.problem, self.weights, self.ranges)
+
+    def plot(self) -> Plot:
+        """Draw the placement on the network, and each metric of the optimum and of the chosen method."""
+        best = self.answer("optimum")
+        chosen = best if self.method == "optimum" else self.answer()
+        map_ = plots.placement(self.problem, chosen.placement, _plane(self.shape, self.nodes, self.seed)).spec
+        layout = {
+            **map_["layout"],
+            "xaxis": {**map_["layout"]["xaxis"], "domain": [0, 0.62]},
+            "xaxis2": axis("from best (0) to worst", domain=[0.77, 1], range=[0, 1.02], anchor="y2", tickformat=".0%"),
+            "yaxis2": {"anchor": "x2", "automargin": True, "autorange": "reversed"},
+            "legend": {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"},
+        }
+        return plot([*map_["data"], *self._bars(chosen, best)], layout, self._said(chosen, best), height=450, title="")
+
+    def _bars(self, chosen: Solution, best: Solution) -> list[Spec]:
+        bars: list[Spec] = []
+        for number, (name, answer) in enumerate({"optimum": best, self.label: chosen}.items()):
+            found = answer.metrics
+            values = (found.response_s, found.log_availability, found.network(self.metric))
+            shares = [share(*each) for each in zip(values, self.ranges[:3], (1, -1, 1), strict=True)]
+            texts = [f"{1e3 * found.response_s:.0f} ms", f"{found.availability:.1%}", si(found.network(self.metric))]
+            bars.append(
+                {"type": "bar", "orientation": "h", "name": name, "x": shares, "text": texts, "textposition": "auto",
+                 "y": ["response time", "availability", NAMES[self.metric]], "xaxis": "x2", "yaxis": "y2",
+                 "cliponaxis": False,
+                 "marker": {"color": PALETTE[number], "pattern": {"shape": ("", "/")[number]}}}
+            )  # fmt: skip
+        return bars
+
+    def _said(self, chosen: Solution, best: Solution) -> str:
+        found, used = chosen.metrics, len(set(chosen.placement.tolist()))
+        network = f"{si(found.network(self.metric))} {UNITS[self.metric]}"
+        said = (
+            f"{self.label[0].upper() + self.label[1:]}: {used} nodes, response time {1e3 * found.response_s:.0f} ms, "
+            f"availability {found.availability:.1%}, {network}; loss {chosen.loss:.3f}"
+        )
+        if self.method == "optimum":
+            return said + (", proven." if chosen.proven else f", within {chosen.gap:.1%} of the least.")
+        lost = placement.degradation(chosen.loss, best.loss, self.weights.total)
+        return f"{said}; the optimum's is {best.loss:.3f}, so {lost:.1%} of what could be achieved is lost."
+
+
+@lru_cache(maxsize=16)
+def _problem(shape: str, nodes: int, seed: int) -> Problem:
+    return placement.scenario(shape, nodes, seed=seed, operators=11)
+
+
+@lru_cache(maxsize=16)
+def _plane(shape: str, nodes: int, seed: int) -> dict[str, Point]:
+    """Return the coordinates of the nodes in the chart, which no weight changes."""
+    return apart(plots.node_positions(_problem(shape, nodes, seed).network))
+
+
+@lru_cache(maxsize=64)
+def _ranges(shape: str, nodes: int, seed: int, metric: str) -> Ranges:
+    return placement.find_ranges(_problem(shape, nodes, seed), metric, time_limit_s=5.0)

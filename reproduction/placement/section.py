@@ -1,0 +1,84 @@
+"""The section of placement heuristics: Table 5.2."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ..page import Found, PageSection, Row, SectionContent, grid, records
+from .study import LABELS, PRINTED_MEAN_PD, PRINTED_PD, PRINTED_SP, SHAPES, WEIGHTS, cells
+
+TABLE = "Placement heuristics"
+WHY = {
+    "hierarchical ODP": "clusters are k-medoids",
+    "ODP-PS": "the formation of sets of more than two nodes is decisive, and not described",
+    "ODP+T": "our solver never reaches the limit",
+    "RES-ODP": "ranges of each problem are narrower than the thesis's",
+    "greedy, no penalty": "ranges of each problem are narrower than the thesis's",
+    "local search": "the thesis's ranges are wider than those of each problem",
+    "greedy": "nodes in order of availability make it optimal under w_a",
+}
+
+
+def means(shape: str) -> dict[str, Any]:
+    """Return the mean degradation and speed-up of one application, median seconds, and the number of proven optima."""
+    found = cells(shapes=(shape,))
+    by = found.groupby(["ranges", "method", "weights"])[["degradation", "speed_up"]].mean().reset_index()
+    own = found[found.ranges == "problem"]
+    best = own.drop_duplicates(["nodes", "seed", "weights"])
+    seconds = own.groupby("method").seconds.median().reset_index()
+    proven = {"proven": int((best.gap <= 1e-6).sum()), "problems": len(best)}
+    return {"means": records(by), "seconds": records(seconds), **proven}
+
+
+def show(found: Found) -> SectionContent:
+    by: dict[tuple[str, ...], tuple[float, float]] = {}
+    for shape in SHAPES:
+        for r in found[shape]["means"]:
+            by[r["ranges"], r["method"], shape, r["weights"]] = (r["degradation"], r["speed_up"])
+    values = {
+        kind: _table(by, f"{kind}", f"ranges of each {kind}{', as in the thesis' if kind == 'application' else ''}")
+        for kind in ("application", "problem")
+    }
+    rows = []
+    for method in LABELS:
+        for kind, title in (("problem", "exact ranges"), ("application", "the thesis's ranges")):
+            if kind == "problem" or method in ("local search", "greedy"):
+                ours = _mean(by, kind, method, 0)
+                what = f"{method}: mean degradation, {title}"
+                rows.append(Row(TABLE, what, PRINTED_MEAN_PD[method], ours, WHY.get(method, ""), " %"))
+    speed = _mean(by, "problem", "local search", 1)
+    printed = sum(PRINTED_SP["local search"]) / len(PRINTED_SP["local search"])
+    rows.append(Row(TABLE, "local search: mean speed-up", printed, speed, "over our own solver, not over CPLEX", " x"))
+    ms = {r["method"]: 1000 * r["seconds"] for r in found["sequential"]["seconds"]}
+    return SectionContent(
+        {
+            "application": values["application"],
+            "problem": values["problem"],
+            "proven": f"{sum(found[s]['proven'] for s in SHAPES)} of {sum(found[s]['problems'] for s in SHAPES)}",
+            "local search": f"{_mean(by, 'problem', 'local search', 0):.2f}",
+            "speed-up": f"{speed:.0f}",
+            "hierarchical speed-up": f"{_mean(by, 'problem', 'hierarchical ODP', 1):.1f}",
+            "search ms": f"{ms['local search']:.1f}",
+            "greedy ms": f"{ms['greedy']:.1f}",
+        },
+        rows,
+    )
+
+
+def _mean(by: dict[tuple[str, ...], tuple[float, float]], ranges: str, method: str, i: int) -> float:
+    found = [by[ranges, method, shape, kind][i] for shape in SHAPES for kind in WEIGHTS]
+    return sum(found) / len(found)
+
+
+def _table(by: dict[tuple[str, ...], tuple[float, float]], ranges: str, title: str) -> str:
+    lines = []
+    for method in LABELS:
+        ours = [" ".join(f"{abs(round(by[ranges, method, s, k][0], 1)):g}" for k in WEIGHTS) for s in SHAPES]
+        printed = [" ".join(map(str, PRINTED_PD[method][4 * i : 4 * i + 4])) for i in range(len(SHAPES))]
+        lines.append((method, *ours, f"**{_mean(by, ranges, method, 0):.2f}**", f"{PRINTED_MEAN_PD[method]:g}"))
+        lines.append((f"{method}, printed", *printed, "", ""))
+    return grid((title, "diamond w_a, w_r, w_z, all", "sequential", "replicated", "mean", "printed"), lines)
+
+
+SECTION = PageSection({shape: partial(means, shape) for shape in SHAPES}, show)

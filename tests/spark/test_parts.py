@@ -1,0 +1,351 @@
+"""The parts of a live job that need no Spark: frames, key groups, state files, the log, snapshots."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tasks
+from dspkit import Deployment, Topology, workload
+from dspkit.apps import autrascale as words
+from dspkit.apps.live import Service
+from dspkit.core import ArgumentError
+from dspkit.spark import CheckpointError, TraceSource
+from dspkit.spark.dataflow import query, state, store
+from dspkit.spark.dataflow.checkpoint import Checkpoint
+from dspkit.spark.dataflow.frames import Edge, Records, stamped
+from dspkit.spark.dataflow.keys import KeyedState, owners
+from dspkit.spark.dataflow.state import Plan
+from dspkit.spark.functions import as_schema
+from dspkit.spark.metering import EVERY_S, ObservedWindow, Totals, snapshot
+from dspkit.spark.runtime import processes, supervisor
+from dspkit.spark.runtime import processes as nodes
+from dspkit.spark.runtime.flow_control import HEADROOM, TARGET_S, allowance
+from dspkit.spark.runtime.supervisor import STALL_S, Progress, StallWatch, Supervisor
+
+SCHEMA = stamped(as_schema("word string, n int64"), "split")
+NUMBERS = KeyedState("count", ("n",), (pa.int64(),), pa.int64(), single=True)
+
+
+def _batch(words: list[str]) -> pa.RecordBatch:
+    n = len(words)
+    columns = [pa.array(words, pa.string()), pa.array(range(n), pa.int64())]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(range(n), pa.int64()), pa.array([7] * n)], schema=SCHEMA)
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=200), st.integers(1, 9))
+def test_frames_bring_each_record_once_and_all_of_a_key_to_one_instance(words: list[str], k: int) -> None:
+    owners: dict[str, set[int]] = {}
+    found: list[tuple[str, int]] = []
+    for _, _, instance, frame in Edge(0, 1, SCHEMA, "word", k).frames(_batch(words)):
+        assert 0 <= instance < k
+        records = Records.unpack(frame, SCHEMA)
+        assert records.batch.schema.metadata == {b"from": b"split"}
+        got = records.batch.to_pydict()
+        found += zip(got["word"], got["n"], strict=True)
+        assert records.event.tolist() == got["n"]  # stamps travel with their records
+        for word in got["word"]:
+            owners.setdefault(word, set()).add(instance)
+    assert sorted(found, key=lambda pair: pair[1]) == [(word, i) for i, word in enumerate(words)]
+    assert all(len(each) == 1 for each in owners.values())
+
+
+@given(st.integers(1, 500), st.integers(1, 9))
+def test_without_a_key_records_are_spread_evenly(rows: int, k: int) -> None:
+    edge = Edge(0, 1, SCHEMA, "", k)
+    got: Counter[int] = Counter()
+    for _ in range(k):
+        for _, _, instance, frame in edge.frames(_batch(["x"] * rows)):
+            got[instance] += Records.unpack(frame, SCHEMA).batch.num_rows
+    assert sum(got.values()) == edge.sent == rows * k
+    assert max(got.values()) - min(got.values()) <= k
+
+
+@given(
+    st.dictionaries(st.integers(), st.integers(0, 9), max_size=60), st.lists(st.integers(1, 6), min_size=1, max_size=4)
+)
+def test_state_survives_any_change_of_parallelism(known: dict[int, int], ks: list[int]) -> None:
+    import tempfile
+
+    known = {k % 2**62: v for k, v in known.items()}
+    left = dict(known)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for epoch, k in enumerate(ks):
+            plan = state.begin_epoch(folder, epoch, (k,))
+            after: dict[int, int] = {}
+            for i in range(k):
+                own = tasks.read_state(folder, plan, 0, i, NUMBERS)
+                if epoch == 0:
+                    own = {key: v for key, v in known.items() if owners(pa.array([key]), k)[0] == i}
+                tasks.save_state(folder, plan, 0, i, NUMBERS, own)
+                assert not set(own) & set(after)
+                after |= own
+            assert after == left
+            table = store.operator_state(folder, plan, 0)
+            assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == known
+
+
+def test_a_try_that_came_to_nothing_is_never_read(tmp_path: Path) -> None:
+    first = state.begin_epoch(tmp_path, 0, (1,))
+    tasks.save_state(tmp_path, first, 0, 0, NUMBERS, {1: 1})
+    died = state.begin_epoch(tmp_path, 1, (2,))
+    tasks.save_state(
+        tmp_path, died, 0, int(owners(pa.array([1]), 2)[0]), NUMBERS, {1: 99}
+    )  # one of two instances wrote, then the query died
+    again = state.begin_epoch(tmp_path, 1, (1,))
+    assert tasks.read_state(tmp_path, again, 0, 0, NUMBERS) == {1: 1}
+    tasks.save_state(
+        tmp_path, died, 0, 1 - int(owners(pa.array([1]), 2)[0]), NUMBERS, {}
+    )  # a task that outlived its query
+    tasks.save_state(tmp_path, again, 0, 0, NUMBERS, {1: 2})
+    after = state.begin_epoch(tmp_path, 2, (3,))
+    assert {k: v for i in range(3) for k, v in tasks.read_state(tmp_path, after, 0, i, NUMBERS).items()} == {1: 2}
+    (tmp_path / "state" / again.token / "0-0.json").unlink()
+    with pytest.raises(CheckpointError, match="keep a checkpoint's folder whole"):
+        tasks.read_state(tmp_path, after, 0, 0, NUMBERS)
+
+
+def test_plans_say_the_same_after_a_round_trip() -> None:
+    plan = Plan(3, "3-x", (1, 2), Plan(2, "2-y", (2, 2)))
+    assert Plan.parse(plan.text()) == plan
+
+
+LOADS = [workload.Constant(100), workload.Jump(10, 50, 20), workload.Sine(100, 50, 30), workload.Square(0, 40, 10)]
+
+
+@pytest.mark.parametrize("load", LOADS, ids=repr)
+def test_records_come_about_when_the_load_has_offered_them(load: workload.Workload) -> None:
+    source = TraceSource(load, partitions=3, horizon_s=60)
+    words = [123, 1_000_000]
+    for p in range(3):
+        words += [p, 0, 400]
+    records, read = source.records(np.array(words, "<i8").tobytes(), {})
+    assert read == {0: 400, 1: 400, 2: 400}
+    assert records.batch.column("id").to_pylist() == list(range(1200))
+    seconds = (records.event - 1_000_000) * 1e-6
+    assert (np.diff(seconds) >= 0).all()
+    grid = np.arange(0, float(seconds[-1]), 0.05)  # the load's own integral, by the midpoint rule on a finer grid
+    integral = np.concatenate([[0], np.cumsum(load.rates(grid + 0.025) * 0.05)])
+    counted = np.searchsorted(seconds, np.append(grid, grid[-1] + 0.05), side="right")
+    assert np.abs(counted - np.minimum(integral, 1200)).max() <= 2 + 0.01 * integral[-1]
+    for second in (0.0, 5.5, 30.0):
+        exact = float(load.rates(np.arange(0, second, 0.01) + 0.005).sum()) / 100
+        assert source.offered(second) == pytest.approx(exact, abs=2)
+
+
+def test_beyond_its_horizon_a_log_goes_on_at_its_last_rate() -> None:
+    source = TraceSource(workload.Jump(10, 50, 20), horizon_s=40)
+    assert source.offered(100) == pytest.approx(20 * 10 + 80 * 50)
+    records, _ = source.records(np.array([0, 0, 3, 100, 101], "<i8").tobytes(), {})  # record 1603
+    assert records.event[0] * 1e-6 == pytest.approx(20 + (1604 - 200) / 50)
+
+
+def test_a_window_without_any_reading_says_that_nothing_was_measured() -> None:
+    topology = Topology.chain("a", "b")
+    window = ObservedWindow(
+        0, 5, Deployment({"a": 1, "b": 2}), "pipelined", {"a": 50.0}, {"a": 50.0}, ((1.0, 2.5), (4.0, 9.0)), {}
+    )
+    got = snapshot(topology, ("a", "b"), window, Totals(), Totals())
+    assert got.latency is None
+    assert got.operators["b"].true_rate is None
+    assert (got.source_rate, got.throughput, got.lag, got.downtime_s) == (10, 0, 50, 2.5)
+
+
+def test_a_record_split_over_branches_is_counted_once() -> None:
+    topology = Topology(("s", "l", "r", "j"), (("s", "l"), ("s", "r"), ("l", "j"), ("r", "j")))
+    done = {0: 100, 1: 100, 2: 100, 3: 350}  # l sends three for one, r a half for one
+    sent = {0: {1: 100, 2: 100}, 1: {3: 300}, 2: {3: 50}, 3: {}}
+    after = Totals(
+        {i: Counter({"done": done[i], "busy": 1} | {f"edge {v}": n for v, n in sent[i].items()}) for i in done}
+    )
+    window = ObservedWindow(0, 1, Deployment(topology.uniform()), "pipelined", {"s": 100.0}, {"s": 0.0}, (), {})
+    got = snapshot(topology, ("s", "l", "r", "j"), window, Totals(), after)
+    assert got.throughput == pytest.approx(100)
+    assert got.operators["s"].output_rate == 200
+
+
+def test_word_count_counts_the_words_of_its_lines() -> None:
+    batch = words.lines(np.arange(500), np.zeros(500))
+    truth = Counter(word for line in batch.column("line").to_pylist() for word in line.split())
+    assert sum(truth.values()) == 500 * words.WORDS_PER_LINE
+    known: dict[str, int] = {}
+    (told,) = words.count(words.flat_map(iter((batch,))), known)
+    assert known == truth
+    assert dict(zip(*(column.to_pylist() for column in told.columns), strict=True)) == truth
+
+
+def test_a_service_time_below_zero_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="micros"):
+        Service(-1)
+
+
+def test_a_folder_that_cannot_be_one_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="folder to write in"):
+        Checkpoint(tmp_path / "file").take()
+    assert Checkpoint(tmp_path / "new").committed() == -1
+
+
+def _readings(**operators: dict[str, float]) -> Totals:
+    counts = {int(name[1:]): Counter(each) for name, each in operators.items()}
+    return Totals(counts, {i: Counter(each) for i, each in counts.items()})
+
+
+def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
+    inputs = {0: (), 1: (0,), 2: (1,)}
+    nothing = _readings()
+    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] == 2000  # a first few, to measure by
+    waits = _readings(o0={"done": 300, "busy": 0.1, "edge 1": 300}, o1={"busy": 0.2})
+    assert allowance(nothing, waits, [1, 1, 1], inputs)[0] == 0  # the first are at work, and nobody knows how long
+    drops = _readings(o0={"done": 300, "busy": 0.1})
+    assert allowance(nothing, drops, [1, 1, 1], inputs)[0] > 1e15  # nobody but the source has anything to do
+    # 1 does 1000 a second and sends two for one, of which 2 does 500 a second with each of its 3 instances: the sources
+    # may take 750 a second, for the time between two words and what may wait.
+    steady = _readings(
+        o0={"done": 300, "busy": 0.1, "edge 1": 300},
+        o1={"done": 300, "busy": 0.3, "edge 2": 600},
+        o2={"done": 600, "busy": 1.2},
+    )
+    may, in_one_frame = allowance(nothing, steady, [1, 1, 3], inputs)
+    assert may == pytest.approx(HEADROOM * 750 * (EVERY_S + TARGET_S), abs=1)
+    assert in_one_frame == 250 // 50  # of 2's instances one does those of 250 source records per second: 20 ms of work
+    full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
+    for before in (nothing, full):  # a second's work waits; also when no source took anything of late
+        assert allowance(before, full, [1, 1, 3], inputs)[0] == 0
+
+
+def test_nodes_share_the_time_between_two_readings() -> None:
+    before, after = (10.0, {"a": 1.0, "gone": 5.0}), (14.0, {"a": 3.0, "new": 1.0, "over": 9.0})
+    assert nodes.shares(before, after) == {"a": 0.5, "new": 0.25, "over": 1.0}
+    assert nodes.shares(after, after) == {}
+    first, second = nodes.machine(), nodes.machine()
+    assert first[0] <= second[0]
+    assert set(first[1]) == {"localhost"}
+
+
+def test_what_runs_below_a_process_is_found_and_can_be_ended() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        while len(found := processes.below({parent.pid})) < 1 or "time.sleep(60)" not in found[0].command:
+            time.sleep(0.02)
+        assert all(p.resident_bytes > 0 for p in found)
+        processes.kill(found, grace_s=0.0)
+        assert parent.wait(30) is not None
+    assert processes.below({parent.pid}) == []
+
+
+def test_a_frame_that_a_query_emptied_still_says_how_many_came() -> None:
+    schema = stamped(as_schema("n int64"), "somebody")
+    records, seconds, worked = query.unpack(struct.pack("<qqq", 5_000_000, 2_000_000, 7), schema)
+    assert (records.rows, records.batch.num_rows, seconds, worked) == (7, 0, 0.005, 0.002)
+    assert records.batch.schema.names == ["n"]
+
+
+@dataclass
+class _Query:
+    """An engine that dies as often as it is told, of one error."""
+
+    deaths: list[str]
+
+    def start(self, k: Any, zero_micros: int) -> None:
+        pass
+
+    def ready(self, timeout_s: float) -> bool:
+        return True
+
+    def alive(self) -> bool:
+        return not self.deaths
+
+    def error(self) -> Exception:
+        return RuntimeError(self.deaths.pop())
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("why", "deaths", "given_up"),
+    [("ExecutorLostFailure", 5, False), ("ExecutorLostFailure", 11, True), ("broken", 1, False), ("broken", 3, True)],
+)
+def test_a_lost_machine_counts_little_against_the_restarts_of_a_job(why: str, deaths: int, given_up: bool) -> None:
+    engine = _Query([why] * deaths)
+    keeper = Supervisor(lambda: engine, lambda: 0, [1], 0, 2, lambda: None)  # type: ignore[arg-type, return-value]
+    keeper.ready(1)
+    end = time.monotonic() + 30
+    while engine.deaths and keeper.failed is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (keeper.failed is not None) == given_up
+    keeper.thread.ended.set()
+
+
+def test_a_query_that_stands_still_while_records_wait_is_reported_once_with_what_is_known() -> None:
+    now, seen = [0.0], Progress(100, 5, 3, {"read": 1, "work": 2}, {"read": (1, 1, 0), "work": (4, 1, 0)})
+    made = [seen]
+    watch = StallWatch(lambda: made[0], lambda: now[0])
+
+    def after(seconds: float, **changed: Any) -> str | None:
+        now[0] += seconds
+        made[0] = replace(made[0], **changed)
+        return watch.look()
+
+    assert after(STALL_S - 1) is None
+    said = after(2, spent={"read": (1, 1, 31), "work": (66, 1, 0)}, waiting=5000)
+    assert said is not None
+    assert f"for {STALL_S + 1:.0f} s although 5,000 wait; newest committed epoch 3" in said
+    assert "read: 1 tasks, blocked by the next operator; work: 2 tasks, wait for input" in said
+    assert after(10 * STALL_S) is None  # once
+    assert after(1, done=101) is None
+    assert after(STALL_S - 1) is None
+    assert "work: 2 tasks, no reading since" in str(after(2))  # it stands still again
+    assert after(0, committed=4) is None
+    for _ in range(5):
+        assert after(STALL_S, waiting=0) is None  # without input nothing has to happen
+    assert after(0, waiting=9, tasks={}) is None
+    assert "no task runs" in str(after(STALL_S))
+
+
+@dataclass
+class _Still(_Query):
+    """A query that runs."""
+
+
+def test_the_supervisor_warns_of_a_query_that_stands_still_and_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STALL_S", 0.0)
+    monkeypatch.setattr(supervisor, "_STALL_LOOK_S", 0.0)
+    answers: list[Any] = [Progress(0, 7, -1, {}, {})]
+    asked = Counter[str]()
+
+    def progress() -> Progress:
+        asked[type(answers[0]).__name__] += 1
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
+
+    keeper = Supervisor(lambda: _Still([]), lambda: 0, [1], 0, 2, lambda: None, progress=progress)  # type: ignore[arg-type, return-value]
+    keeper.ready(1)
+    end = time.monotonic() + 30
+    while not caplog.records and time.monotonic() < end:
+        time.sleep(0.01)
+    answers[0] = OSError("nothing can be measured")
+    while asked["OSError"] < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    (record,) = caplog.records
+    assert "although 7 wait" in record.getMessage()
+    assert asked["OSError"] >= 3  # it goes on
+    assert keeper.failed is None
+    keeper.thread.ended.set()

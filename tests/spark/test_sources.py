@@ -1,0 +1,239 @@
+"""Logs outside of Spark, without Spark: what is looked at, marked and fetched is each record, once and in its place."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dspkit.core import DspkitError
+from dspkit.spark import FileSource, KafkaSource, RedisSource, SourceError
+from dspkit.spark.sources import log as source_log
+from dspkit.spark.sources.log import Catalog, LogSource, LogTailer, Mark
+
+
+def _take(source: LogSource, looked: LogTailer, read: list[int], most: int = 1 << 30) -> list[dict[str, Any]]:
+    """Fetch what is there, as a task does: a frame of stretches, bounded."""
+    words = [0, 0]
+    for p, upto in enumerate(looked.counts):
+        if (end := min(upto, read[p] + most)) > read[p]:
+            words += [p, read[p], end]
+            read[p] = end
+    if len(words) == 2:
+        return []
+    records, read_to = source.records(np.array(words, "<i8").tobytes(), {})
+    assert all(read_to[p] == read[p] for p in read_to)
+    assert len(records.event) == records.batch.num_rows
+    rows: list[dict[str, Any]] = records.batch.to_pylist()
+    return rows
+
+
+def _follow(source: LogSource, folder: Path, done: Callable[[], list[int]] = list) -> tuple[LogSource, LogTailer]:
+    placed = source.at(folder / "marks")
+    return placed, LogTailer(placed, done)
+
+
+@pytest.fixture(autouse=True)
+def _clients() -> Iterator[None]:
+    yield
+    source_log.close_all()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), min_size=1, max_size=25), st.data())
+def test_each_line_of_growing_files_is_read_once_and_again_the_same(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, int, bool]], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "logs").mkdir()
+    source, looked = _follow(FileSource(folder / "logs", "*.log", partitions=2), folder)
+    read, got, number = [0, 0], [], 0
+    for file, lines, torn in writes:
+        with (folder / "logs" / f"{file}.log").open("a") as opened:
+            for _ in range(lines):
+                opened.write(f"line {number}\n")
+                number += 1
+            if torn:  # the end comes later, or never
+                opened.write(f"line {number}")
+                opened.flush()
+                looked._look()
+                opened.write("\n")
+                number += 1
+        if data.draw(st.booleans()):
+            looked._look()
+        got += _take(source, looked, read, most=data.draw(st.integers(1, 7)))
+        if data.draw(st.booleans()):  # another process continues, with the same marks; files may have grown meanwhile
+            source_log.close_all()
+            source, looked = _follow(FileSource(folder / "logs", "*.log", partitions=2), folder)
+    looked._look()
+    while rest := _take(source, looked, read, most=3):
+        got += rest
+    assert sorted(got, key=str) == sorted(({"line": f"line {i}"} for i in range(number)), key=str)
+    source_log.close_all()
+    second, all_read = [], [0, 0]
+    while rest := _take(source, looked, all_read, most=5):  # replayed from the start: the same lines at the same places
+        second += rest
+    assert sorted(second, key=str) == sorted(got, key=str)
+
+
+def test_a_file_that_shrinks_or_goes_is_told(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a").write_text("one\ntwo\n")
+    source, looked = _follow(FileSource(logs, partitions=1), tmp_path)
+    assert looked.counts == [2]
+    (logs / "a").write_text("one\n")
+    with pytest.raises(SourceError, match="only grow"):
+        looked._look()
+    with pytest.raises(SourceError, match="ends early"):
+        _take(source, looked, [0])
+    (logs / "a").unlink()
+    source_log.close_all()
+    with pytest.raises(SourceError, match="FileNotFoundError"):
+        _take(source, looked, [0])
+
+
+def test_marks_that_were_not_written_to_the_end_are_repaired_and_old_ones_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Catalog.begin(tmp_path / "marks", [["", 0]], 5)
+    catalog = Catalog(tmp_path / "marks", 1)
+    other = Catalog(tmp_path / "marks", 1)  # a task's
+    marks = [Mark(10 * i, [f"file {i % 3}", 100 * i], i) for i in range(1, 100)]
+    catalog.add(0, marks[:50])
+    with catalog.path(0).open("a") as file:
+        file.write("[510, [")
+    assert len(other.marks(0).marks) == 51
+    assert Catalog(tmp_path / "marks", 1).repair() == [[Mark(0, ["", 0], 5), *marks[:50]]]
+    catalog = Catalog(tmp_path / "marks", 1)
+    catalog.add(0, marks[50:])
+    assert other.marks(0).at(505) == (marks[49], 510)
+    catalog._seen[0].trim_at = 0
+    catalog.trim(0, lambda: [985], lambda mark: mark.where[0])
+    kept = other.marks(0).marks
+    assert kept[-2:] == marks[-2:]
+    assert len(kept) < 10
+    assert {mark.where[0] for mark in kept} >= {"file 0", "file 1", "file 2"}
+    catalog.path(0).unlink()
+    with pytest.raises(SourceError, match="cannot be read"):
+        other.marks(0)
+
+
+def test_entries_of_redis_streams_come_once_with_their_time(stream: Any, redis_url: str, tmp_path: Path) -> None:
+    for i in range(3500):
+        stream.xadd(f"s{i % 2}", {"n": i, "word": f"w{i}"}, id=f"{1000 + i}-{i % 3}")
+    source = RedisSource(["s0", "s1", "not there yet"], fields="n int64, word string", url=redis_url)
+    placed, looked = _follow(source, tmp_path)
+    assert looked.counts == [1750, 1750, 0]
+    assert len(placed._open()[1].marks(0).marks) == 2  # the beginning, and one of the first thousand
+    read, got = [0, 0, 0], _take(placed, looked, [0, 0, 0], most=1300)
+    _take(placed, looked, read, most=1300)
+    source_log.close_all()  # as in another process; between two marks
+    for i in range(3500, 3600):
+        stream.xadd("not there yet", {"n": i, "word": f"w{i}"})
+    placed, looked = _follow(source, tmp_path)
+    while rest := _take(placed, looked, read, most=100):
+        got += rest
+    assert sorted(row["n"] for row in got) == list(range(3600))
+    assert all(row["word"] == f"w{row['n']}" for row in got)
+    records, _ = placed.records(np.array([0, 0, 1, 3, 5], "<i8").tobytes(), {})
+    assert records.event.tolist() == [(1000 + 7) * 1000, (1000 + 9) * 1000]
+    late, after = _follow(RedisSource("s0", fields="n int64", url=redis_url, since="latest"), tmp_path / "late")
+    assert after.counts == [0]
+    stream.xadd("s0", {"n": 7})
+    after._look()
+    assert _take(late, after, [0]) == [{"n": 7}]
+
+
+def test_entries_that_redis_trimmed_before_they_were_read_are_told(stream: Any, redis_url: str, tmp_path: Path) -> None:
+    for i in range(300):
+        stream.xadd("s", {"n": i})
+    source = RedisSource("s", fields="n int64", url=redis_url)
+    placed, looked = _follow(source, tmp_path)
+    read = [0]
+    _take(placed, looked, read, most=100)
+    stream.xtrim("s", maxlen=200, approximate=False)
+    assert len(_take(placed, looked, read, most=50)) == 50  # only what was read is gone
+    stream.xtrim("s", maxlen=100, approximate=False)
+    with pytest.raises(SourceError, match="trimmed or deleted"):
+        _take(placed, looked, read, most=50)
+    stream.delete("s")
+    stream.xadd("s", {"n": 1})
+    with pytest.raises(SourceError, match="began with"):
+        looked._look()
+    source_log.close_all()
+    placed, looked = _follow(RedisSource("s", fields="m int64", url=redis_url), tmp_path / "other")
+    with pytest.raises(SourceError, match="without 'm'"):
+        _take(placed, looked, [0])
+
+
+def _send(producer: Any, topic: str, count: int, start: int = 0) -> None:
+    for i in range(start, start + count):
+        producer.produce(topic, key=f"k{i}", value=f"v{i}", timestamp=1_000_000 + i)
+    producer.flush(10)
+
+
+def test_messages_of_a_kafka_topic_come_once_with_their_time(broker: tuple[str, Any], tmp_path: Path) -> None:
+    servers, producer = broker
+    _send(producer, "numbers", 1000)
+    source = KafkaSource("numbers", servers)
+    placed, looked = _follow(source, tmp_path)
+    assert sum(looked.counts) == 1000
+    read, got = [0] * placed.partitions, []
+    for _ in range(3):
+        got += _take(placed, looked, read, most=40)
+    source_log.close_all()
+    _send(producer, "numbers", 200, 1000)
+    placed, looked = _follow(source, tmp_path)
+    while rest := _take(placed, looked, read, most=60):
+        got += rest
+    assert sorted(int(row["value"][1:]) for row in got) == list(range(1200))
+    assert all(row["key"][1:] == row["value"][1:] for row in got)
+    records, _ = placed.records(np.array([0, 0, 0, 2, 5], "<i8").tobytes(), {})  # back to where it was
+    numbers = [int(value[1:]) for value in records.batch.column("value").to_pylist()]
+    assert records.event.tolist() == [(1_000_000 + n) * 1000 for n in numbers]
+    late, after = _follow(KafkaSource("numbers", servers, since="latest", text=False), tmp_path / "late")
+    assert sum(after.counts) == 0
+    _send(producer, "numbers", 1, 5000)
+    after._look()
+    assert _take(late, after, [0] * late.partitions) == [{"key": b"k5000", "value": b"v5000"}]
+
+
+def test_logs_that_do_not_answer_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="Redis streams s"):
+        _follow(RedisSource("s", fields="n int64", url="redis://127.0.0.1:9/0"), tmp_path)
+    with pytest.raises(SourceError, match="folder that is there"):
+        FileSource(tmp_path / "none")
+    for make in (
+        lambda: RedisSource([], fields="n int64"),
+        lambda: RedisSource(["a", "a"], fields="n int64"),
+        lambda: RedisSource("a", fields="n int64", since="noon"),
+        lambda: KafkaSource("t", since="noon"),
+        lambda: FileSource(tmp_path, partitions=0),
+    ):
+        with pytest.raises(DspkitError):
+            make()
+
+
+def test_a_follower_tells_of_growth_and_counts_by_time(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    _, looked = _follow(FileSource(tmp_path / "logs", partitions=1), tmp_path)
+    told: list[list[int]] = []
+    looked.start(lambda counts: told.append(list(counts)))
+    before = time.time()
+    (tmp_path / "logs" / "a").write_text("x\n" * 7)
+    end = time.monotonic() + 10
+    while told[-1] != [7] and time.monotonic() < end:
+        time.sleep(0.01)
+    looked.close()
+    assert told[-1] == [7]
+    assert looked.offered(before - 1) == 0
+    assert looked.offered(time.time() + 1) == 7
+    assert json.loads((tmp_path / "marks" / "0.marks").read_text().splitlines()[-1])[:2] == [0, ["a", 0]]

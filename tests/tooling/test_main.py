@@ -1,0 +1,117 @@
+"""`python -m dspkit`: one line of what was done, or one line of what was wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+import dspkit
+from dspkit import apps
+from dspkit.__main__ import main
+from dspkit.policies.ds2 import DS2
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    def notebook(*sources):
+        cells = [new_markdown_cell("# Title"), *map(new_code_cell, sources)]
+        nbformat.write(new_notebook(cells=cells), tmp_path / "n.ipynb")
+        return str(tmp_path / "n.ipynb")
+
+    return notebook
+
+
+def test_a_report_of_a_notebook(notebook, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))
+    assert main(["report", notebook("print('some words')")]) == 0
+    said = capsys.readouterr()
+    path = Path(said.out.split(" (")[0])
+    assert path.parent == tmp_path / "reports"
+    assert "some words" in path.read_text()
+    assert " MB, in " in said.out
+    assert said.err == ""
+
+
+def test_a_report_of_a_saved_run(tmp_path, capsys):
+    app = apps.word_count()
+    saved = dspkit.run(DS2(), app.simulator(), steps=3).save(tmp_path / "h.parquet")
+    out = tmp_path / "sub" / "r.html"
+    assert main(["report", str(saved), "--out", str(out)]) == 0
+    assert "A run of DS2" in out.read_text()
+    assert capsys.readouterr().out.startswith(f"{out} (")
+    assert main(["report", str(saved), "--out", str(out)]) == 2
+    assert main(["report", str(saved), "--out", str(out), "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "none.ipynb"], "no file none.ipynb"),
+        (["report", "none.parquet"], "no file none.parquet"),
+        (["report", __file__], "not a notebook"),
+        (["cite", "stella"], "did you mean 'stela'"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_an_error_in_a_notebook_is_one_line_with_its_source(notebook, tmp_path, capsys):
+    assert main(["report", notebook("a = {}\na['key']"), "--out", str(tmp_path / "r.html")]) == 2
+    said = capsys.readouterr().err
+    assert "KeyError: 'key' in cell 2" in said
+    assert "a = {} a['key']" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are of POSIX")
+def test_ctrl_c_ends_the_kernel_too(notebook, tmp_path):
+    source = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)"
+    command = [sys.executable, "-m", "dspkit", "report", notebook(source), "--out", str(tmp_path / "r.html")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        pid = tmp_path / "pid"
+        while not (pid.exists() and pid.read_text()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert (process.returncode, said) == (130, "dspkit: stopped\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_citations(capsys):
+    assert main(["cite", "stela", "fission"]) == 0
+    assert capsys.readouterr().out == f"{dspkit.cite(['stela', 'fission'])}\n"
+    assert main(["cite"]) == 0
+    assert capsys.readouterr().out == f"{dspkit.cite()}\n"
+
+
+def test_help_without_arguments(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert "report" in said
+    assert "cite" in said
+
+
+def test_as_a_module():
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-m", "dspkit", *arguments], capture_output=True, text=True, check=False)
+
+    assert run("--version").stdout == f"dspkit {dspkit.__version__}\n"
+    wrong = run("cite", "nothing-like-it")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("dspkit: got reference")
+    assert "Traceback" not in wrong.stderr
+    assert run("report").returncode == 2
