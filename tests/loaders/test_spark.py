@@ -351,12 +351,13 @@ def application(tmp_path_factory):
             topology, functions, Constant(22.5), mode="microbatch", window_s=0.2, spark=spark, deployment=deployment
         ) as job:
             url = spark.sparkContext.uiWebUrl
-            end = time.time() + 180
+            gauge, end = live.Interference(), time.time() + 180
             while time.time() < end:
                 seen.append(job.observe())
                 if len(seen) % 10 == 0 and _batches_with_work(Server(url, Limits()), spark) >= 6:
                     break
             seen += [job.observe() for _ in range(5)]
+            told["quiet"] = gauge.share() < live.QUIET
             told["rest"] = SparkRest(url, names=NAMES).history()  # asked for while it runs
             told["live"] = [(job._began + snapshot.t, snapshot) for snapshot in seen]
     finally:
@@ -386,19 +387,24 @@ def test_a_real_application_says_to_all_what_the_live_backend_measured(applicati
         steps = [s for s in steps if zero + s.t + LATE_S <= times[-1]]
         assert len(steps) >= 2
         begin, end = zero + steps[0].t - steps[0].window_s, zero + steps[-1].t
+
+        def ours_between(begin, end, value):
+            total = np.cumsum([value(s) * s.window_s for _, s in application["live"]])
+            return np.diff(np.interp([begin, end], times, total))[0]
+
+        records = {}
         for name, late in (("work", 0.0), ("count", LATE_S)):
             theirs = sum(s.operators[name].processing_rate * s.window_s for s in steps)
-            done = np.cumsum([s.operators[name].processing_rate * s.window_s for _, s in application["live"]])
-            ours = np.diff(np.interp([begin + late, end + late], times, done))[0]
+            ours = ours_between(begin + late, end + late, lambda s, name=name: s.operators[name].processing_rate)
+            records[name] = theirs, ours
             # Spark counts frames, which hold several records behind an operator.
             assert theirs == pytest.approx(ours, rel=0.05) if name == "work" else 0 < theirs <= 1.05 * ours, name
-        busy = sum(s.operators["work"].utilisation * 2 * s.window_s for s in steps)
-        theirs = sum(s.operators["work"].processing_rate * s.window_s for s in steps) / busy
-        inside = [s for t, s in application["live"] if begin <= t <= end]
-        worked = sum(s.operators["work"].utilisation * 2 * s.window_s for s in inside)
-        ours = sum(s.operators["work"].processing_rate * s.window_s for s in inside) / worked
-        print(f"{source}: true rate {theirs:.1f}, live {ours:.1f}")
-        assert theirs == pytest.approx(ours, rel=0.05), source
+        # Naps of 80 ms: what others do to the cores lengthens them, in one of the two clocks more than in the other.
+        naps_s = sum(s.operators["work"].utilisation * 2 * s.window_s for s in steps) / records["work"][0]
+        ours = ours_between(begin, end, lambda s: 2 * s.operators["work"].utilisation) / records["work"][1]
+        print(f"{source}: {naps_s * 1000:.1f} ms per record, live {ours * 1000:.1f} ms, quiet: {application['quiet']}")
+        assert min(naps_s, ours) >= 0.075  # less the parts of records at both ends
+        assert naps_s == pytest.approx(ours, rel=0.05 if application["quiet"] else 0.3), source
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from .base import Limits, LoaderError, Problems
 from .units import Unusable
 
 _CHUNK = 1 << 20
-_LINES = 1 << 20  # that any file may have
+_LINES = 1 << 18  # that any file may have, beyond one per byte
 _PIECE = 1 << 16  # of a packed stream: where it breaks off, no more than this is lost
 _BLOCK = 64 << 20  # of Spark's lz4 and snappy streams: they write 32 KiB
 _ZSTD, _GZIP, _LZ4, _SNAPPY, _LZF = b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"LZ4Block", b"\x82SNAPPY\0", b"ZV"
@@ -70,7 +70,7 @@ def unpacked(path: Path, limits: Limits, problems: Problems) -> Iterator[bytes]:
             for chunk in _chunks(file, path.name, problems):
                 total += len(chunk)
                 limits.check("total_bytes", total)
-                if (lines := lines + chunk.count(b"\n")) > _LINES + packed:  # a line of real metrics packs to more
+                if (lines := lines + chunk.count(b"\n")) > _LINES + packed:  # a real line packs to over a byte
                     raise LoaderError(
                         f"{path.name}, {packed:,} bytes with more than {lines - 1:,} lines",
                         expected="lines of metrics",
