@@ -191,6 +191,26 @@ def test_killed_executors_and_workers_are_replaced_and_every_record_counts_once(
 
 @pytest.mark.spark
 @pytest.mark.slow
+def test_a_master_that_dies_is_replaced_and_workers_still_come_and_go(
+    cluster: SparkCluster, spark: Any, tmp_path: Path
+) -> None:
+    with _job(cluster, spark, 1500, 50, checkpoint=tmp_path, epoch_s=1.0) as job:
+        live.works(job)
+        few, died = len(cluster.workers), cluster._master.process
+        died.kill()
+        _until(lambda: cluster._master.process is not died)
+        for workers in (few + 1, few):
+            job.deploy(replace(job.deployment.scaled({"work": workers}), workers=workers))
+            live.until(lambda workers=workers: job.observe().deployment.workers == workers)  # type: ignore[misc]
+            live.works(job)
+            assert len(cluster.workers) == workers
+            assert session.task_slots(spark) == workers * CORES
+        assert job.restarts == 0  # tasks and executors do not need it
+    assert live.each_once(tmp_path) > 500
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["realtime", "microbatch"])
 def test_each_once_through_fifty_rescales_and_five_losses_with_workers_that_come_and_go(
     mode: str, tmp_path: Path
