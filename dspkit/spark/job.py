@@ -271,7 +271,7 @@ class SparkJob(BackendBase):
             )
         if warm_up:
             zero = self._let_begin(zero)
-        watch = StragglerWatch(meter.silent, self._names)
+        watch = StragglerWatch(meter.silent, self._names, meter.heavy, self._supervisor.cut)
         self._owned.append(watch.close)
         self._threads = [meter.thread, self._supervisor.thread, watch.thread, self._publisher.thread]
         if self.engine == "jar":

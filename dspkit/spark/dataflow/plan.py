@@ -23,7 +23,7 @@ from ..sources.trace import TraceSource
 from .checkpoint import LATENESS
 from .conversion import check_value
 from .keys import check_key
-from .task import Output, Stage
+from .task import GROWTH_BYTES, Output, Stage
 from .timers import TIMERS
 
 if TYPE_CHECKING:
@@ -326,6 +326,7 @@ def stages(
         made.append(
             Stage(
                 *(i, name, function, inputs, outputs, sources.get(name), folder, meter, passes, sink),
+                growth_bytes=GROWTH_BYTES,
                 timed=name in timed,
                 lateness=round(lateness_s(topology, code, name) * 1e6),
             )
