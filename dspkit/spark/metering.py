@@ -338,6 +338,12 @@ class Collector:
                 (gaps if failed or self._disturbed else commits).append((self._ends, self._clock.now()))
             return Totals(operators, epoch, read_to, tasks, gaps, commits, newest)
 
+    @property
+    def parallelism(self) -> list[int]:
+        """The instances of each operator in the newest epoch."""
+        with self._lock:
+            return self._planned[1]
+
     def blame(self) -> tuple[str, str] | None:
         """Return the operator whose function raised since the last call, and its traceback."""
         with self._lock:

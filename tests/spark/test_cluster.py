@@ -73,8 +73,7 @@ def test_workers_and_parallelism_move_each_on_its_own_and_nothing_is_lost(
             replace(start.scaled({"read": 2, "work": 2, "count": 3}), workers=1),
         ):
             job.deploy(change)
-            seen = job.observe()
-            assert seen.deployment == change
+            seen = live.until(lambda change=change: (seen := job.observe()).deployment == change and seen)  # type: ignore[misc]
             assert len(seen.nodes) == len(set(cluster.executors(application).values())) == change.workers
             assert session.task_slots(spark) == change.workers * CORES
         with pytest.raises(DeploymentError, match=rf"needs 11 slots at once; expected at most the {CORES} that"):
@@ -100,7 +99,7 @@ def test_stela_has_a_worker_added_and_the_congested_operator_gets_its_slots(clus
 
         seen, target, why = _until(work_is_what_is_short, 120)
         job.deploy(target)
-        assert len(cluster.workers) == 2
+        _until(lambda: len(cluster.workers) == 2)
         last = _until(lambda: (s := job.observe()).throughput > 1.5 * seen.throughput and s, 120)
     given = why["slots go to"]
     assert sum(given.values()) == 3  # as many as the worker before had

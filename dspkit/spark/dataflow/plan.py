@@ -371,8 +371,12 @@ def runnable(
     slots: int,
     execution: str,
     knobs: frozenset[str],
+    taken: int = 0,
 ) -> Deployment:
-    """Return `deployment` if Spark can run it; raise an error with the reason otherwise."""
+    """Return `deployment` if Spark can run it; raise an error with the reason otherwise.
+
+    Of the `slots` that there are, other jobs need those that are `taken`; in micro-batches jobs take turns.
+    """
     k = topology.check(deployment).parallelism
     for name in {"workers", "placement", "settings"} - knobs:
         if getattr(deployment, name) != getattr(Deployment(k), name):
@@ -392,10 +396,11 @@ def runnable(
                 f"{k[name]} instances of {name!r}", expected=f"at most {GROUPS} key groups", fix="lower it"
             )
     needed = sum(k.values()) if execution == "pipelined" else max(k.values())
-    if needed > slots:
+    if needed > slots - taken:
+        others = f", less the {taken} of other jobs in this process" if taken else ""
         raise DeploymentError(
             f"parallelism {dict(k)}, which needs {needed} slots at once",
-            expected=f"at most the {slots} that there are",
-            fix=f"lower it, or add slots: master='local[{needed}]', or more workers",
+            expected=f"at most the {slots} that there are{others}",
+            fix=f"lower it, or add slots: master='local[{needed + taken}]', or more workers",
         )
     return deployment
