@@ -29,7 +29,7 @@ from .dataflow import savepoint
 from .dataflow.checkpoint import Checkpoint
 from .dataflow.state import KEPT
 from .errors import CheckpointError, QueryError, SessionError, SinkError
-from .functions import Function
+from .functions import Function, as_pandas
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
 from .runtime import processes as nodes
 from .runtime import session, spark_log
@@ -549,8 +549,7 @@ class SparkJob(BackendBase):
                 expected=f"at least one row, of an operator with a sink: {', '.join(self._sinks) or 'there is none'}",
                 fix="start the job with sinks={'print': TableSink()}",
             )
-        newest: pd.DataFrame = self._publisher.newest(self._names.index(operator), rows).to_pandas()
-        return newest
+        return as_pandas(self._publisher.newest(self._names.index(operator), rows))
 
     def close(self) -> None:
         """Commit what was done, and stop; only a checkpoint that was asked for is kept.

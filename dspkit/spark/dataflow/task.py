@@ -46,8 +46,9 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 _END = object()
 _MOST = 1 << 30
-GROWTH_BYTES = 1 << 30  # by which a worker may grow beyond its first epoch; one that leaks is replaced
-_settled: list[int] = []  # bytes of this process at the end of its first epoch, by when it has loaded what it needs
+GROWTH_BYTES = 1 << 30  # by which a worker may grow beyond its first epochs; one that leaks is replaced
+# Bytes of this process at the end of its first epoch with records of an operator, which has then loaded what it needs.
+_settled: dict[tuple[Path, int], int] = {}
 
 
 class PushGenerator(Generic[In, Out]):
@@ -194,7 +195,9 @@ class Task:
         about = {"operator": stage.index, "token": plan.token, "epoch": plan.epoch, "k": list(plan.k)}
         self._meter = Meter(stage.meter, about | {"task": f"{instance}.{attempt}"})
         self._meter.edges = {edge.end: edge for edge in edges.values()}
-        self._meter.memory_limit = _settled[0] + stage.growth_bytes if _settled else math.inf
+        self._place = stage.folder, stage.index
+        if self._place in _settled:
+            self._meter.memory_limit = max(_settled.values()) + stage.growth_bytes
         self._now: Records | None = None  # the input on which the function is working
         self._outside: BaseException | None = None  # an error of the input, not of the function
         self._pass: list[Row] = []
@@ -250,8 +253,8 @@ class Task:
                 raise OperatorFailed(f"the input of {self.stage.name!r} was not read to its end")
             if memory_bytes() > self._meter.memory_limit:
                 _leave()
-            elif not _settled:
-                _settled.append(memory_bytes())
+            elif self._meter.arrived:
+                _settled.setdefault(self._place, memory_bytes())
         finally:
             if self._staging is not None:
                 self._staging.abandon()
