@@ -264,7 +264,7 @@ class SparkJob(BackendBase):
             progress=self._progress,
         )
         meter.restarts = lambda: self._supervisor.restarted
-        self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
+        self._owned.append(self._end_query)
         self._publisher.thread.start()
         self._logs.start(self._supervisor, self._names)
         if not self._supervisor.ready(_START_S):
@@ -321,6 +321,11 @@ class SparkJob(BackendBase):
     def _fail(self, error: Exception) -> None:
         """End the job with an error of a sink: nothing can be committed any more."""
         self._supervisor.failed = self._supervisor.failed or error
+
+    def _end_query(self) -> None:
+        """Commit what was done, and stop; after an error of a log only stop, as what was read since may be wrong."""
+        self._supervisor.failed = self._supervisor.failed or self._logs.failed
+        self._supervisor.close(_RESCALE_S)
 
     def _publish_rest(self, temporary: Any) -> None:
         """Publish what was committed; if that fails, a temporary checkpoint stays, as it has these rows."""
