@@ -28,7 +28,7 @@ from .dataflow import plan as line
 from .dataflow import savepoint
 from .dataflow.checkpoint import Checkpoint
 from .dataflow.state import KEPT
-from .errors import CheckpointError, QueryError, SessionError, SinkError
+from .errors import CheckpointError, QueryError, SessionError, SinkError, readable
 from .functions import Function, as_pandas
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
 from .runtime import processes as nodes
@@ -487,8 +487,9 @@ class SparkJob(BackendBase):
                 if self._runs():
                     self._workers.terminate()
                     self._present = wanted
-            except Exception as error:
-                self._refused, self._wanted = error, self._deployment
+            except Exception as error:  # `deploy` raises it, or the next call
+                self._refused = error if isinstance(error, DspkitError) else readable(error, advice=session.log_advice)
+                self._wanted = self._deployment
             with session.reserving():
                 self._reserve(self._present, self._wanted)
 
@@ -653,6 +654,8 @@ class SparkJob(BackendBase):
         if refused is not None:
             raise refused
         ended = (thread.failure for thread in self._threads)
+        if self._supervisor.failed is not None:  # another job may have the slots, whether this one is closed or not
+            session.reserve(self._workers, 0)
         if failed := self._supervisor.failed or self._logs.failed or next(filter(None, ended), None):
             raise failed
 
