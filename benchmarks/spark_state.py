@@ -316,7 +316,7 @@ def _large_over_small(found: Medians, name: str) -> float:
 @cache
 def _stock() -> dict[str, float]:
     """Return the figures of stock Spark by kind and size; a size that does not end in time is left out."""
-    found = {}
+    found: dict[str, float] = {}
     for size in _COUNTS:
         for kind, most in _STOCK_MOST.items():
             if size.keys > most:
