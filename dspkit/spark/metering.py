@@ -15,8 +15,10 @@ import json
 import logging
 import math
 import os
+import resource
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -25,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core import Deployment, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
-from ..core.lazy import load
 from .threads import ServiceThread
 
 log = logging.getLogger("dspkit")
@@ -53,8 +54,12 @@ def memory_bytes() -> int:
     >>> memory_bytes() > 1_000_000
     True
     """
-    found = load("psutil", "spark").Process().memory_info()
-    return int(found.rss - getattr(found, "shared", 0))
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            resident, shared = map(int, file.read().split()[1:3])
+        return (resident - shared) * resource.getpagesize()
+    except OSError:  # another system than Linux, which knows the peak only
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @dataclass(frozen=True)
