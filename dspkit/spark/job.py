@@ -200,6 +200,10 @@ class SparkJob(BackendBase):
         self._owned: list[Any] = []  # clean-up functions for close(), called in reverse order
         self._changing = threading.Lock()  # of workers and parallelism: one change after the other
         self._refused: Exception | None = None  # the error of a change that continued after `deploy` had returned
+        self._drains: list[
+            tuple[float, float]
+        ] = []  # from the end of reading to the next epoch, if windows ended within
+        self._draining = math.inf  # since when the sources do not read, for a change
         self._unpublished: SinkError | None = None
         if owns_master and self._cluster:
             self._owned.append(self._cluster.close)
@@ -419,6 +423,8 @@ class SparkJob(BackendBase):
             time.sleep(min(left, EVERY_S))
             self._must_run()
         after, cores = self._collector.totals(), self._workers.reading()
+        if self._draining < end and (self._draining, math.inf) not in self._drains:
+            self._drains.append((self._draining, math.inf))
         offered, before = self._logs.offered(end), self._logs.offered(self._end)
         window = ObservedWindow(
             start=self._end - self._began,
@@ -427,7 +433,7 @@ class SparkJob(BackendBase):
             execution=self.execution,
             offered={n: offered[n] - before[n] for n in offered},
             lag=self._logs.lag(offered, after, self._names),
-            gaps=self._own_clock(after.gaps),
+            gaps=self._own_clock([*after.gaps, *self._drains]),
             nodes=nodes.shares(self._cores, cores),
             commits=self._own_clock(after.commits),
         )
@@ -481,6 +487,7 @@ class SparkJob(BackendBase):
                 self._collector.disturb()
                 self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
                 self._workers.drain(wanted.workers)
+                self._draining = time.time()
                 if not self._supervisor.rescale(self._k(), _RESCALE_S) and self._runs():
                     log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
                     until(lambda: self._collector.parallelism == self._k() or not self._runs(), math.inf)
@@ -490,6 +497,9 @@ class SparkJob(BackendBase):
             except Exception as error:  # `deploy` raises it, or the next call
                 self._refused = error if isinstance(error, DspkitError) else readable(error, advice=session.log_advice)
                 self._wanted = self._deployment
+            if self._drains and self._drains[-1] == (self._draining, math.inf):
+                self._drains[-1] = self._draining, time.time()
+            self._draining = math.inf
             with session.reserving():
                 self._reserve(self._present, self._wanted)
 

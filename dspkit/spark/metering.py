@@ -588,8 +588,12 @@ class ObservedWindow:
     commits: tuple[tuple[float, float], ...] = ()  # intervals in which no task ran, as an epoch was committed
 
     def overlap(self, intervals: Sequence[tuple[float, float]]) -> float:
-        """Return the seconds of these intervals within the window."""
-        return sum(max(0.0, min(b, self.end) - max(a, self.start)) for a, b in intervals)
+        """Return the seconds of the window that are in any of these intervals."""
+        seconds, upto = 0.0, self.start
+        for a, b in sorted(intervals):
+            seconds += max(0.0, min(b, self.end) - max(a, upto))
+            upto = max(upto, b)
+        return seconds
 
 
 def snapshot(

@@ -348,6 +348,7 @@ def test_a_job_is_observed_while_a_change_drains(tmp_path: Any, monkeypatch: pyt
             job.deploy(wanted)
             assert job.deployment == wanted
             assert job.observe().deployment.parallelism["work"] == 1
+        assert (seen := job.observe()).downtime_s == seen.window_s  # nothing is read
         shut.unlink()
         seen = live.until(lambda: (seen := job.observe()).deployment == second and seen)
         assert len(seen.operators["work"].instances or ()) == 3
