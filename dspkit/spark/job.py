@@ -188,7 +188,6 @@ class SparkJob(BackendBase):
         self.topology, self.mode, self.engine = topology, mode, engine
         self.window_s, self.epoch_s = math.ceil(window_s / EVERY_S - 1e-9) * EVERY_S, float(epoch_s)
         self._cluster = master if isinstance(master, SparkCluster) else None
-        self.knobs = frozenset({"parallelism"} | ({"workers"} if self._cluster else set()))
         self.master = self._cluster.url if self._cluster else str(master)
         self._names = line.order(topology)
         self._sources = line.logs(topology, sources)
@@ -226,6 +225,9 @@ class SparkJob(BackendBase):
         self._owned.append(self._checkpoint.release)
         running = session.running_session()
         self._choose()
+        self.knobs = frozenset({"parallelism", *(("workers",) if self._cluster else ())})
+        if self._cluster and self.execution == "pipelined":  # in micro-batches operators take turns
+            self.knobs |= {"placement"}
         start = self._cluster.start if self._cluster else partial(session.start_session, self.master)
         base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
         session.join(started=running is None and spark is None)
@@ -248,7 +250,7 @@ class SparkJob(BackendBase):
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, kept.own, meter.address, self._sinks)
         queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
-        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
+        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries, self._homes)
         zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         warm_up = not zero or self.execution == "pipelined"
@@ -579,6 +581,23 @@ class SparkJob(BackendBase):
             spent={n: (c.get("wait", 0.0), c.get("busy", 0.0), c.get("blocked", 0.0)) for n, c in counts.items()},
         )
 
+    def places(self) -> dict[tuple[str, int], str]:
+        """Return the worker on which each instance runs, as its own task says; empty without a SparkCluster.
+
+        Examples
+        --------
+        >>> job.places()  # doctest: +SKIP
+        {('read', 0): 'worker-1', ('upper', 0): 'worker-2', ('print', 0): 'worker-1'}
+        """
+        return {(self._names[i], j): worker for (i, j), worker in sorted(self._collector.totals().workers.items())}
+
+    def _homes(self) -> str:
+        """Return the executors on which the instances are to run now, as Java reads them."""
+        deployment = self._deployment
+        return self._workers.homes(
+            line.places(self._names, deployment, self._workers.names(deployment.workers), self._workers.cores)
+        )
+
     def _needs(self, deployment: Deployment) -> int:
         """Return the slots without which nothing runs."""
         return deployment.instances if self.execution == "pipelined" else 1
@@ -591,9 +610,11 @@ class SparkJob(BackendBase):
         if self._cluster and isinstance(deployment, Deployment) and deployment.workers is None:
             deployment = replace(deployment, workers=self._workers.count)
         slots = self._workers.slots(getattr(deployment, "workers", None))
-        return line.runnable(
+        checked = line.runnable(
             self.topology, self._functions, self._sources, deployment, slots, self.execution, self.knobs
         )
+        line.places(self._names, checked, self._workers.names(checked.workers), self._workers.cores)
+        return checked
 
     def _must_run(self) -> None:
         ended = (thread.failure for thread in self._threads)

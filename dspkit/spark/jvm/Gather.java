@@ -73,7 +73,7 @@ public final class Gather extends SparkPlan {
   public RDD<InternalRow> doExecute() {
     Function1<Iterator<InternalRow>, Iterator<InternalRow>> waiting =
         (Function1<Iterator<InternalRow>, Iterator<InternalRow>> & Serializable) Waiting::of;
-    return child.execute().mapPartitions(waiting, true, ClassTag$.MODULE$.apply(InternalRow.class));
+    return Placed.of(child.execute(), child).mapPartitions(waiting, true, ClassTag$.MODULE$.apply(InternalRow.class));
   }
 
   @Override

@@ -26,6 +26,7 @@ from typing import Any
 from ...core import ArgumentError, BackendBase
 from ...core.validation import whole
 from ..errors import ClusterError
+from ..metering import WORKER
 from . import jar, processes, session
 from .java import ensure_java
 from .spark_log import printed_reason
@@ -312,6 +313,7 @@ class SparkCluster(BackendBase):
         command += ["--webui-port", "0", "--properties-file", str(self._folder / "spark.conf"), *words]
         scala = next((home / "jars").glob("spark-core_*.jar")).name.split("_")[1].partition("-")[0]
         places = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": _HOST, "SPARK_LOCAL_DIRS": str(self._folder / name)}
+        places[WORKER] = name  # which executors and their Python inherit
         output_file = self._folder / f"{name}.log"
         with output_file.open("wb") as output:
             process = subprocess.Popen(

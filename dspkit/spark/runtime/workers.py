@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ClusterError, SessionError
@@ -26,6 +27,25 @@ class Workers:
             )
         self._leaving: tuple[str, ...] = ()
         self._ready = False  # whether the first workers are known to be ready
+
+    @property
+    def cores(self) -> int:
+        """Slots per worker of a cluster of ours; 0 without one."""
+        return 0 if self._cluster is None else self._cluster.cores
+
+    def names(self, count: int | None = None) -> tuple[str, ...]:
+        """Return the workers of a cluster of ours that run, or of them the first `count`, which would remain."""
+        if self._cluster is None:
+            return ()
+        return tuple(name for name in self._cluster.workers if name not in self._leaving)[:count]
+
+    def homes(self, places: Sequence[Sequence[str]]) -> str:
+        """Return the executors of these workers as Job.java reads them; a worker without one is left to Spark."""
+        if self._cluster is None or not places:
+            return ""
+        at = {name: number for number, name in self._cluster.executors(self._spark.sparkContext.applicationId).items()}
+        host = session.host(self._spark)
+        return ";".join(",".join(f"{host}_{at[name]}" if name in at else "" for name in each) for each in places)
 
     @property
     def count(self) -> int | None:
