@@ -250,7 +250,8 @@ class SparkJob(BackendBase):
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, kept.own, meter.address, self._sinks)
         queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
-        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries, self._homes)
+        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
+        plan = replace(plan, homes=self._homes, links=self._workers.links())
         zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         warm_up = not zero or self.execution == "pipelined"

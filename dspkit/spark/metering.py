@@ -53,6 +53,11 @@ class Clock:
     cpu: Callable[[], float] = time.process_time
 
 
+def worker_number() -> int:
+    """Return the number of the cluster's worker that this task runs on; 0 elsewhere."""
+    return int(os.environ.get(WORKER, "-0").rpartition("-")[2])
+
+
 CLOCK = Clock()
 WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker
 _CODE = 32  # bytes of the code in front of a reading

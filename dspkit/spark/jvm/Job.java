@@ -39,6 +39,7 @@ public final class Job implements Allowance {
   private volatile boolean paused;
   private volatile long startMicros;
   private volatile int frameRecords = 64;
+  private volatile String links = "";
   private final Map<Integer, long[]> filled = new ConcurrentHashMap<>();
   private final AtomicLong credit = new AtomicLong(2000); // until flow.py has spoken
 
@@ -94,6 +95,11 @@ public final class Job implements Allowance {
     want(parallelism, where);
     paused = pause;
     return ++version;
+  }
+
+  /** The links between workers from the next epoch on: sender, receiver, seconds, bytes/s, parted by semicolons. */
+  public void links(String described) {
+    links = described;
   }
 
   private static String[][] parsed(String homes) {
@@ -219,6 +225,7 @@ public final class Job implements Allowance {
     }
     spark.setLocalProperty("dspkit.plan", plan);
     spark.setLocalProperty("dspkit.job", Integer.toString(id));
+    spark.setLocalProperty("dspkit.links", links);
   }
 
   private static void write(Path path, String text) throws IOException {

@@ -27,15 +27,20 @@ final class Placed extends RDD<InternalRow> {
     this.operator = operator;
   }
 
-  /**
-   * The input of the operator behind `plan`. The stages of a job are a line: the sources side by side, then one operator
-   * after the other. A source reads here, and its log names the executors itself.
-   */
-  static RDD<InternalRow> of(RDD<InternalRow> input, SparkPlan plan) {
+  /** The input of an operator, with the places that the job wants; a source's log names them itself. */
+  static RDD<InternalRow> of(RDD<InternalRow> input, int operator) {
     String id = SparkContext.getOrCreate().getLocalProperty("dspkit.job");
     Job job = id == null ? null : Job.get(Integer.parseInt(id));
+    return job == null || operator < 0 ? input : new Placed(input, job, operator);
+  }
+
+  /**
+   * The operator whose input `plan` is, or -1 for a source. The stages of a job are a line: the sources side by side,
+   * then one operator after the other.
+   */
+  static int operator(SparkPlan plan) {
     int above = stages(plan);
-    return job == null || above == 0 ? input : new Placed(input, job, sources(plan) - 1 + above);
+    return above == 0 ? -1 : sources(plan) - 1 + above;
   }
 
   /** The most operators from a source to the end of `plan`. */

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import math
 import os
 import re
 import secrets
@@ -23,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core import ArgumentError, BackendBase
-from ...core.validation import whole
+from ...core import ArgumentError, BackendBase, FrozenMap
+from ...core.validation import number, whole
 from ..errors import ClusterError
 from ..metering import WORKER
 from . import jar, processes, session
@@ -71,6 +72,10 @@ class SparkCluster(BackendBase):
         Memory of the Java of each worker, as "512m" or "1g".
     port
         Port of the master; 0 for a free one.
+    delays
+        Delay in seconds by pair of workers, of which the names need not run yet: see `SparkCluster.local`.
+    rates
+        Bytes/s by pair of workers.
 
     Examples
     --------
@@ -78,8 +83,16 @@ class SparkCluster(BackendBase):
     ...     job = SparkJob(topology, functions, sources, master=cluster)
     """
 
-    def __init__(self, cores: int, memory: str, port: int):
+    def __init__(
+        self,
+        cores: int,
+        memory: str,
+        port: int,
+        delays: Mapping[tuple[str, str], float] | None = None,
+        rates: Mapping[tuple[str, str], float] | None = None,
+    ):
         self.cores, self.memory = cores, memory
+        self.delays, self.rates = _by_pair(delays, "delays", zero=True), _by_pair(rates, "rates", zero=False)
         self.url = ""
         self._secret = secrets.token_hex(16)
         self._lock = threading.RLock()
@@ -103,10 +116,21 @@ class SparkCluster(BackendBase):
         self._tender.start()
 
     @classmethod
-    def local(cls, workers: int = 2, cores: int = 16, *, memory: str = "1g", port: int = 0) -> SparkCluster:
+    def local(
+        cls,
+        workers: int = 2,
+        cores: int = 16,
+        *,
+        memory: str = "1g",
+        port: int = 0,
+        delays: Mapping[tuple[str, str], float] | None = None,
+        rates: Mapping[tuple[str, str], float] | None = None,
+    ) -> SparkCluster:
         """Start a master and `workers` on this machine, each with slots for `cores` tasks.
 
-        Slots are what Spark counts; all workers share this machine's real cores.
+        Slots are what Spark counts; all workers share this machine's real cores. With `delays` and `rates` the workers
+        are as far from each other as machines of a real network: jobs in real-time mode hold the frames between
+        operators on their way that long.
 
         Parameters
         ----------
@@ -118,10 +142,15 @@ class SparkCluster(BackendBase):
             Memory of the Java of each worker, as "512m" or "1g".
         port
             Port of the master; 0 for a free one.
+        delays
+            Delay in seconds by pair of workers, in both directions unless both are listed; none by default.
+        rates
+            Bytes/s by pair of workers, likewise; all tasks of the receiving worker share it. No limit by default.
 
         Examples
         --------
         >>> cluster = SparkCluster.local(2, 16, memory="512m")  # doctest: +SKIP
+        >>> far = SparkCluster.local(2, delays={("worker-1", "worker-2"): 0.05})  # doctest: +SKIP
         """
         for name, value, high in (("workers", workers, 64), ("cores", cores, 1024)):
             whole(value, name, 1, high, fix="as in SparkCluster.local(2, 16)")
@@ -134,7 +163,7 @@ class SparkCluster(BackendBase):
                 f"a jar that cannot be used: {why}", expected="dspkit's jar and its Spark", fix="install dspkit[spark]"
             )
         ensure_java()
-        made = cls(cores, memory, port)
+        made = cls(cores, memory, port, delays, rates)
         try:
             made.add(workers)
         except BaseException:
@@ -195,6 +224,12 @@ class SparkCluster(BackendBase):
             _end([daemon.process for daemon in leaving])
             for daemon in leaving:
                 shutil.rmtree(self._folder / daemon.name, ignore_errors=True)
+
+    @property
+    def links(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """Delay in seconds and bytes/s from a worker to another, of the pairs between which frames are held."""
+        named = dict.fromkeys(pair for table in (self.delays, self.rates) for a, b in table for pair in ((a, b), (b, a)))
+        return {pair: (_of_pair(self.delays, pair, 0.0), _of_pair(self.rates, pair, math.inf)) for pair in named}
 
     def executors(self, application: str) -> dict[str, str]:
         """Return the worker of each executor of a Spark application, by the executor's number.
@@ -354,6 +389,23 @@ class SparkCluster(BackendBase):
                     _end([daemon.process])
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                     self._workers[name] = self._worker(name)
+
+
+def _by_pair(
+    table: Mapping[tuple[str, str], float] | None, name: str, *, zero: bool
+) -> FrozenMap[tuple[str, str], float]:
+    """Return a table of numbers by pair of workers, once it is checked."""
+    fix = f"as in {name}={{('worker-1', 'worker-2'): {0.05 if zero else 1e6:g}}}"
+    for pair, value in (table or {}).items():
+        workers = pair if isinstance(pair, tuple) else ()
+        if len(set(workers)) != 2 or not all(isinstance(w, str) and re.fullmatch(r"worker-[1-9]\d*", w) for w in workers):
+            raise ArgumentError(f"{name} with {pair!r}", expected="pairs of different workers", fix=fix)
+        number(value, f"{name}[{pair!r}]", 0, above=not zero, fix=fix)
+    return FrozenMap(table or {})
+
+
+def _of_pair(table: Mapping[tuple[str, str], float], pair: tuple[str, str], otherwise: float) -> float:
+    return table.get(pair, table.get(pair[::-1], otherwise))
 
 
 def _failed(name: str, output: str) -> ClusterError:

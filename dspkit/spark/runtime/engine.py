@@ -37,6 +37,7 @@ class QueryPlan:
     max_batch_records: int  # in a micro-batch
     queries: Mapping[int, Any] = field(default_factory=dict)  # of operators that are expressions, by index
     homes: Callable[[], str] = str  # the executors of all instances, as Job.java reads them; empty: anywhere
+    links: str = ""  # those on which frames are held, likewise
 
 
 class JarEngine:
@@ -58,6 +59,7 @@ class JarEngine:
         folder = str(self._line.folder / "dspkit")
         warm_up = zero_micros == 0 and self._mode == "realtime"
         self._job = self._jvm.Job.open(self._number, folder, _text(k), self._line.homes(), zero_micros, warm_up)
+        self._job.links(self._line.links)
         writer = self._frames().writeStream.format("noop").outputMode("update")
         writer = writer.option("checkpointLocation", str(self._line.folder / "spark"))
         writer = writer.option("asyncProgressTrackingEnabled", "false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from ..errors import ClusterError, SessionError
@@ -46,6 +47,13 @@ class Workers:
         at = {name: number for number, name in self._cluster.executors(self._spark.sparkContext.applicationId).items()}
         host = session.host(self._spark)
         return ";".join(",".join(f"{host}_{at[name]}" if name in at else "" for name in each) for each in places)
+
+    def links(self) -> str:
+        """Return the links on which frames are held, as Job.java reads them."""
+        if self._cluster is None:
+            return ""
+        ends = ((*(name.rpartition("-")[2] for name in pair), *link) for pair, link in self._cluster.links.items())
+        return ";".join(f"{a},{b},{delay!r},{'Infinity' if rate == inf else repr(rate)}" for a, b, delay, rate in ends)
 
     @property
     def count(self) -> int | None:
