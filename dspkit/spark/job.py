@@ -27,6 +27,7 @@ from .dataflow import plan as line
 from .dataflow import savepoint
 from .dataflow.checkpoint import Checkpoint
 from .dataflow.state import KEPT
+from .dataflow.task import Stage
 from .errors import CheckpointError, QueryError, SessionError, SinkError
 from .functions import Function
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
@@ -225,9 +226,6 @@ class SparkJob(BackendBase):
         self._owned.append(self._checkpoint.release)
         running = session.running_session()
         self._choose()
-        self.knobs = frozenset({"parallelism", *(("workers",) if self._cluster else ())})
-        if self._cluster and self.execution == "pipelined":  # in micro-batches operators take turns
-            self.knobs |= {"placement"}
         start = self._cluster.start if self._cluster else partial(session.start_session, self.master)
         base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
         session.join(started=running is None and spark is None)
@@ -237,7 +235,7 @@ class SparkJob(BackendBase):
         self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
         self._workers.wait_at_first(self._needs(deployment))
         self._deployment = self._check(deployment)
-        self._workers.scale_up(self._deployment.workers)
+        self._workers.scale_up(self._workers.names(self._deployment))
         identity = line.identity(self.topology, self._functions, self._sources, self._sinks)
         self._identify(identity | {"engine": self.engine})
         self._publisher = Publisher(self._checkpoint, self._targets(), self._fail)
@@ -249,9 +247,7 @@ class SparkJob(BackendBase):
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, kept.own, meter.address, self._sinks)
-        queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
-        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
-        plan = replace(plan, homes=self._homes, links=self._workers.links())
+        plan = self._plan(stages, max_batch_records)
         zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         warm_up = not zero or self.execution == "pipelined"
@@ -288,6 +284,13 @@ class SparkJob(BackendBase):
         self._before, self._cores = self._collector.totals(), self._workers.reading()
         self._shares = SourceShares(self.topology, {name: i for i, name in enumerate(self._names)}, self._before)
         self._last: Snapshot | None = None
+        self._until_token = ""  # the epoch before the present deployment's first, or the last one that was reported
+
+    def _plan(self, stages: Sequence[Stage], max_batch_records: int) -> QueryPlan:
+        kept = self._checkpoint
+        queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
+        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
+        return replace(plan, homes=self._homes, links=self._workers.links())
 
     def _identify(self, identity: dict[str, Any]) -> None:
         """Mark the checkpoint as this job's, filled from the savepoint if there is one."""
@@ -344,6 +347,9 @@ class SparkJob(BackendBase):
             log.warning("micro-batches without dspkit's jar, instead of real-time mode: %s", why)
             self.mode = "microbatch"
         self.engine = "jar" if why is None else "plain"
+        self.knobs = frozenset({"parallelism", *(("workers",) if self._cluster else ())})
+        if self._cluster and self.execution == "pipelined":  # in micro-batches operators take turns
+            self.knobs |= {"placement"}
         if why is not None and any(function.query for function in self._functions.values()):
             raise SessionError(
                 f"an operator that is a query, without dspkit's jar: {why}",
@@ -413,6 +419,7 @@ class SparkJob(BackendBase):
             commits=self._own_clock(after.commits),
         )
         made = snapshot(self.topology, self._names, window, self._before, after, self._shares)
+        self._warn_of_places(after)
         self._before, self._end, self._cores = after, end, cores
         self._last = made.following(self._last, self.topology.edges)
         return self._last
@@ -440,11 +447,12 @@ class SparkJob(BackendBase):
         deployment = self._check(deployment)
         if deployment == self.deployment:
             return
-        self._workers.scale_up(deployment.workers)
-        self._deployment = deployment
+        workers = self._workers.names(deployment)
+        self._workers.scale_up(workers)
+        self._deployment, self._until_token = deployment, self._collector.totals().token
         self._collector.disturb()
         self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
-        self._workers.drain(deployment.workers)
+        self._workers.drain(workers)
         if not self._supervisor.rescale(self._k(), _RESCALE_S):
             self._must_run()
             log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
@@ -590,14 +598,26 @@ class SparkJob(BackendBase):
         >>> job.places()  # doctest: +SKIP
         {('read', 0): 'worker-1', ('upper', 0): 'worker-2', ('print', 0): 'worker-1'}
         """
-        return {(self._names[i], j): worker for (i, j), worker in sorted(self._collector.totals().workers.items())}
+        return self._worker_by_instance(self._collector.totals())
+
+    def _worker_by_instance(self, totals: Totals) -> dict[tuple[str, int], str]:
+        return {(self._names[i], j): worker for (i, j), worker in sorted(totals.workers.items())}
+
+    def _warn_of_places(self, totals: Totals) -> None:
+        """Report instances that Spark has put elsewhere, once per deployment: it prefers a slot to waiting for long."""
+        if totals.token == self._until_token:
+            return
+        runs, asked = self._worker_by_instance(totals), self._deployment.placement
+        if wrong := [f"{o}[{i}]" for (o, i), worker in asked.items() if runs.get((o, i), worker) != worker]:
+            log.warning("not on the worker that the deployment names: %s; see places()", ", ".join(wrong))
+            self._until_token = totals.token
 
     def _homes(self) -> str:
         """Return the executors on which the instances are to run now, as Java reads them."""
-        deployment = self._deployment
-        return self._workers.homes(
-            line.places(self._names, deployment, self._workers.names(deployment.workers), self._workers.cores)
-        )
+        return self._workers.homes(self._places(self._deployment))
+
+    def _places(self, deployment: Deployment) -> tuple[tuple[str, ...], ...]:
+        return line.places(self._names, deployment, self._workers.names(deployment), self._workers.cores)
 
     def _needs(self, deployment: Deployment) -> int:
         """Return the slots without which nothing runs."""
@@ -614,7 +634,7 @@ class SparkJob(BackendBase):
         checked = line.runnable(
             self.topology, self._functions, self._sources, deployment, slots, self.execution, self.knobs
         )
-        line.places(self._names, checked, self._workers.names(checked.workers), self._workers.cores)
+        self._places(checked)
         return checked
 
     def _must_run(self) -> None:

@@ -33,8 +33,8 @@ Source = TraceSource | LogSource
 
 _UNTOUCHED = {
     "workers": "start the job on a SparkCluster, whose workers can be added and removed",
-    "placement": "start the job in real-time mode on a SparkCluster, whose workers are the places; or, for a policy that "
-    "names machines: places='no'",
+    "placement": "start the job in real-time mode on a SparkCluster, whose workers are the places; for a policy that "
+    "names machines otherwise: places='no'",
     "settings": "leave the settings unchanged",
 }
 

@@ -97,7 +97,7 @@ class SparkCluster(BackendBase):
         self._secret = secrets.token_hex(16)
         self._lock = threading.RLock()
         self._workers: dict[str, _Daemon] = {}
-        self._count = 0  # of all workers so far: names are not reused
+        self._count = 0  # greatest number of a worker so far
         self._ended = threading.Event()
         self._folder = Path(tempfile.mkdtemp(prefix="dspkit-cluster-"))
         self._java = [str(Path(os.environ["JAVA_HOME"], "bin", "java")), *_JAVA.split()]
@@ -177,13 +177,15 @@ class SparkCluster(BackendBase):
         with self._lock:
             return tuple(self._workers)
 
-    def add(self, count: int = 1) -> tuple[str, ...]:
+    def add(self, count: int = 1, *, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Start more workers, and wait until the master knows them; a running Spark gets an executor on each.
 
         Parameters
         ----------
         count
             Number of new workers.
+        names
+            Their names, as "worker-3", instead of their number.
 
         Examples
         --------
@@ -192,8 +194,12 @@ class SparkCluster(BackendBase):
         """
         with self._lock:
             self._must_be_open()
-            names = [f"worker-{self._count + i + 1}" for i in range(count)]
-            self._count += count
+            names = self.next_names(count) if names is None else tuple(names)
+            if wrong := [name for name in names if not is_name(name) or name in self._workers]:
+                raise ArgumentError(
+                    f"worker {wrong[0]!r}", expected="another name than the workers have", fix="as in 'worker-3'"
+                )
+            self._count = max(self._count, *(int(name.rpartition("-")[2]) for name in names), 0)
             fresh = [self._worker(name) for name in names]
             for daemon in fresh:
                 self._workers[daemon.name] = daemon
@@ -203,7 +209,22 @@ class SparkCluster(BackendBase):
             except BaseException:
                 self.remove(names)
                 raise
-        return tuple(names)
+        return names
+
+    def next_names(self, count: int) -> tuple[str, ...]:
+        """Return the names of the next workers to add.
+
+        Parameters
+        ----------
+        count
+            How many; none if it is not positive.
+
+        Examples
+        --------
+        >>> cluster.next_names(1)  # doctest: +SKIP
+        ('worker-3',)
+        """
+        return tuple(f"worker-{self._count + i + 1}" for i in range(count))
 
     def remove(self, names: Sequence[str]) -> None:
         """End these workers and their executors; a job must have drained them before, see `SparkJob.deploy`.
@@ -228,7 +249,9 @@ class SparkCluster(BackendBase):
     @property
     def links(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Delay in seconds and bytes/s from a worker to another, of the pairs between which frames are held."""
-        named = dict.fromkeys(pair for table in (self.delays, self.rates) for a, b in table for pair in ((a, b), (b, a)))
+        named = dict.fromkeys(
+            pair for table in (self.delays, self.rates) for a, b in table for pair in ((a, b), (b, a))
+        )
         return {pair: (_of_pair(self.delays, pair, 0.0), _of_pair(self.rates, pair, math.inf)) for pair in named}
 
     def executors(self, application: str) -> dict[str, str]:
@@ -391,6 +414,11 @@ class SparkCluster(BackendBase):
                     self._workers[name] = self._worker(name)
 
 
+def is_name(name: Any) -> bool:
+    """Return whether a worker can have this name; frames carry its number, in 19 bits."""
+    return isinstance(name, str) and re.fullmatch(r"worker-[1-9]\d{0,4}", name) is not None
+
+
 def _by_pair(
     table: Mapping[tuple[str, str], float] | None, name: str, *, zero: bool
 ) -> FrozenMap[tuple[str, str], float]:
@@ -398,7 +426,7 @@ def _by_pair(
     fix = f"as in {name}={{('worker-1', 'worker-2'): {0.05 if zero else 1e6:g}}}"
     for pair, value in (table or {}).items():
         workers = pair if isinstance(pair, tuple) else ()
-        if len(set(workers)) != 2 or not all(isinstance(w, str) and re.fullmatch(r"worker-[1-9]\d*", w) for w in workers):
+        if len(set(workers)) != 2 or not all(map(is_name, workers)):
             raise ArgumentError(f"{name} with {pair!r}", expected="pairs of different workers", fix=fix)
         number(value, f"{name}[{pair!r}]", 0, above=not zero, fix=fix)
     return FrozenMap(table or {})
