@@ -1,4 +1,4 @@
-"""Live Spark: interruptions by a rescale, latency of records, cost of metering."""
+"""Live Spark: interruptions by a rescale, latency of records, cost of metering, size of frames."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _restart(job: Any, k: int) -> None:
     """Perform the shortest possible restart: end the epoch, stop the query, start the next one at once."""
     keeper = job._supervisor
     with keeper._lock:
-        job._deployment = job.deployment.scaled({"work": k})
+        job._deployment = job._wanted = job._present = job.deployment.scaled({"work": k})
         keeper._k = job._k()
         keeper._engine.finish(keeper._k, 60.0)
         keeper._engine = keeper._make()
@@ -131,6 +131,65 @@ def rescale_over_restart_idle() -> Claim:
 def rescale_over_restart_saturated() -> Claim:
     """The same with an overloaded bottleneck."""
     return _interruption(4000.0)
+
+
+CHAIN = 20
+
+
+def chain_of_20_rescale_s() -> Claim:
+    """Longest silence at the end of a chain of 20 operators around a rescale; `deploy` beside it."""
+    from dspkit import Topology, workload
+    from dspkit.spark import SparkJob, arrow
+
+    ear, gaps, delays = Ear(), list[float](), list[float]()
+    names = [f"o{i}" for i in range(1, CHAIN)]
+    functions: dict[str, Any] = {name: arrow(Wait(0), RECORD) for name in names}
+    functions[names[-1]] = arrow(Beat(ear.address))
+    with SparkJob(
+        Topology.chain("read", *names), functions, workload.Constant(2000.0), epoch_s=60.0, window_s=2.0
+    ) as job:
+        while job.observe().throughput < 1000:
+            pass
+        for turn in range(6):
+            began = time.time()
+            job.deploy(job.deployment.scaled({"o9": 2 - turn % 2}))
+            delays.append(time.time() - began)
+            time.sleep(5.0)
+            gaps.append(ear.longest_gap(began, time.time()))
+    detail = {"all": gaps, "deploy": statistics.median(delays[1:]), "load": os.getloadavg()[0]}
+    return Claim(statistics.median(gaps[1:]), "s", 3.0, "lower", detail)  # a query's first one takes longer
+
+
+@dataclass
+class Sizes:
+    """A sink that reports how many records each batch has."""
+
+    address: tuple[str, int]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        tell = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for batch in batches:
+            tell.sendto(b"%d" % (batch.num_rows * 1_000_000), self.address)  # `Ear` hears microseconds
+        yield from ()
+
+
+def frame_after_four_hops_records() -> Claim:
+    """Mean batch of the fourth of four operators with ten instances each, at 200,000 records/s."""
+    from dspkit import Deployment, Topology, workload
+    from dspkit.spark import SparkJob, arrow
+
+    ear = Ear()
+    functions = {name: arrow(Wait(0), RECORD) for name in "abc"} | {"d": arrow(Sizes(ear.address))}
+    topology = Topology.chain("read", *"abcd")
+    start = Deployment(dict.fromkeys(topology.order, 10))
+    with SparkJob(topology, functions, workload.Constant(200_000.0), deployment=start, window_s=5.0) as job:
+        while job.observe().throughput < 1000:
+            pass
+        job.observe()
+        ear.at.clear()
+        per_s = job.observe().throughput
+    detail = {"per_s": per_s, "batches": len(ear.at), "load": os.getloadavg()[0]}
+    return Claim(statistics.fmean(ear.at), "records", 500.0, detail=detail)
 
 
 def _four(rate: float) -> Any:

@@ -148,6 +148,29 @@ class Burn:
             yield batch
 
 
+class Gate:
+    """Hands records on unless a file says that it is shut."""
+
+    def __init__(self, shut: Any):
+        self.shut = shut
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            while self.shut.exists():
+                time.sleep(0.05)
+            yield batch
+
+
+_LEAKED: list[bytes] = []
+
+
+def leaks(batches: Iterator[Any]) -> Iterator[Any]:
+    """Hands records on, and keeps 200 kB for each batch."""
+    for batch in batches:
+        _LEAKED.append(os.urandom(200_000))
+        yield batch
+
+
 def count(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
     """Counts each key, and sends nothing on."""
     for batch in batches:

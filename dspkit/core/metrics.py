@@ -35,6 +35,8 @@ class InstanceMetrics:
         Records waiting for it; None for an instance of a source, whose log belongs to all.
     cpu : float, optional
         Cores in use.
+    memory_bytes : float, optional
+        Memory of its process at the end of the window, without files that it maps.
 
     Examples
     --------
@@ -46,9 +48,10 @@ class InstanceMetrics:
     utilisation: float
     backlog: float | None = None
     cpu: float | None = None
+    memory_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        optional = [name for name in ("backlog", "cpu") if getattr(self, name) is not None]
+        optional = [name for name in ("backlog", "cpu", "memory_bytes") if getattr(self, name) is not None]
         _check_numbers(self, "processing_rate", "utilisation", *optional)
         _check_shares(self, "utilisation")
 

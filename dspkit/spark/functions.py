@@ -128,6 +128,8 @@ def _guarded(function: Function, on_error: str) -> Function:
 def frame(run: Callable[[pd.DataFrame], pd.DataFrame], schema: Any = None, *, on_error: str = "") -> Function:
     """Return an operator that maps one pandas frame to another with the columns of `schema`.
 
+    In the frame, columns of integers with nulls have pandas' nullable types (Int64). A NaN in it is sent as null.
+
     Parameters
     ----------
     run
@@ -322,13 +324,33 @@ class _Frames:
         import pyarrow as pa
 
         for batch in batches:
-            made = self.run(batch.to_pandas())
+            made = self.run(as_pandas(batch))
             if self.schema is not None and made is not None and len(made):
                 batch = pa.RecordBatch.from_pandas(made, schema=self.schema, preserve_index=False)
                 for field in self.schema:
                     if field.name in made.columns and _narrow(field.type):
                         check_finite(field.name, pa.array(made[field.name], from_pandas=True), batch.column(field.name))
                 yield batch
+
+
+def as_pandas(rows: pa.RecordBatch | pa.Table) -> pd.DataFrame:
+    """Return rows as a pandas frame whose integers are exact: beside nulls, pandas makes floats of them by itself.
+
+    Columns of integers with nulls have pandas' nullable types, as Int64; inside of lists and structs nulls are None.
+
+    >>> import pyarrow as pa
+    >>> as_pandas(pa.record_batch({"x": [2**53 + 1, None]}))["x"].tolist()
+    [9007199254740993, <NA>]
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    made: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
+    for i, column in enumerate(rows.columns):
+        if column.null_count and pa.types.is_integer(column.type):
+            nullable = pd.api.types.pandas_dtype(str(column.type).replace("i", "I", 1).replace("u", "U", 1))
+            made.isetitem(i, column.to_pandas(types_mapper={column.type: nullable}.get))
+    return made
 
 
 def _narrow(kind: pa.DataType) -> bool:

@@ -11,6 +11,7 @@ import logging
 import math
 import shutil
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,12 +30,12 @@ from .dataflow.checkpoint import Checkpoint
 from .dataflow.state import KEPT
 from .dataflow.task import Stage
 from .errors import CheckpointError, QueryError, SessionError, SinkError
-from .functions import Function
+from .functions import Function, as_pandas
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
 from .runtime import processes as nodes
 from .runtime import session, spark_log
 from .runtime.cluster import SparkCluster
-from .runtime.engine import JarEngine, QueryPlan
+from .runtime.engine import JarEngine, QueryPlan, until
 from .runtime.flow_control import FlowController
 from .runtime.stragglers import StragglerWatch
 from .runtime.supervisor import Progress, QueryEngine, Supervisor
@@ -99,6 +100,7 @@ ENGINES = ("auto", "plain")
 EXECUTION = {"realtime": "pipelined", "microbatch": "micro-batch"}
 _START_S = 60.0  # timeout of the first epoch, and of the workers' start
 _RESCALE_S = 60.0  # timeout of an epoch with another parallelism
+_PROMPT_S = 10.0  # longest wait of `deploy`; what takes longer continues beside the windows
 _GRACE_S = 0.05  # wait for the last readings of a window
 
 
@@ -196,6 +198,8 @@ class SparkJob(BackendBase):
         self._functions = line.functions(topology, functions, self._sources, self._sinks)
         self._open = False
         self._owned: list[Any] = []  # clean-up functions for close(), called in reverse order
+        self._changing = threading.Lock()  # of workers and parallelism: one change after the other
+        self._refused: Exception | None = None  # the error of a change that continued after `deploy` had returned
         self._unpublished: SinkError | None = None
         if owns_master and self._cluster:
             self._owned.append(self._cluster.close)
@@ -233,9 +237,7 @@ class SparkJob(BackendBase):
         if temporary:
             session.remove_at_end(base, self._checkpoint.folder)
         self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
-        self._workers.wait_at_first(self._needs(deployment))
-        self._deployment = self._check(deployment)
-        self._workers.scale_up(self._workers.names(self._deployment))
+        self._take_slots(deployment)
         identity = line.identity(self.topology, self._functions, self._sources, self._sinks)
         self._identify(identity | {"engine": self.engine})
         self._publisher = Publisher(self._checkpoint, self._targets(), self._fail)
@@ -270,7 +272,7 @@ class SparkJob(BackendBase):
             )
         if warm_up:
             zero = self._let_begin(zero)
-        watch = StragglerWatch(meter.silent, self._names)
+        watch = StragglerWatch(meter.silent, self._names, meter.heavy, self._supervisor.cut)
         self._owned.append(watch.close)
         self._threads = [meter.thread, self._supervisor.thread, watch.thread, self._publisher.thread]
         if self.engine == "jar":
@@ -291,6 +293,16 @@ class SparkJob(BackendBase):
         queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
         plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
         return replace(plan, homes=self._homes, links=self._workers.links())
+
+    def _take_slots(self, deployment: Deployment) -> None:
+        """Wait for the workers, and reserve the slots that the first deployment needs."""
+        self._workers.wait_at_first(self._needs(deployment))
+        self._wanted = self._present = deployment
+        with session.reserving():
+            self._deployment = self._wanted = self._present = self._check(deployment)
+            self._reserve(self._deployment)
+        self._owned.append(lambda: session.reserve(self._workers, 0))
+        self._workers.scale_up(self._workers.names(self._deployment))
 
     def _identify(self, identity: dict[str, Any]) -> None:
         """Mark the checkpoint as this job's, filled from the savepoint if there is one."""
@@ -380,8 +392,13 @@ class SparkJob(BackendBase):
 
     @property
     def deployment(self) -> Deployment:
-        """The deployment that runs, or will from the next epoch on."""
-        return replace(self._deployment, workers=self._workers.count)
+        """The deployment that runs, or will as soon as the change to it is carried out."""
+        return self._with_workers(self._wanted)
+
+    def _with_workers(self, deployment: Deployment) -> Deployment:
+        """Return the deployment with the workers that there are, unless a change is being carried out."""
+        changing = self._wanted is not self._present
+        return deployment if changing else replace(deployment, workers=self._workers.count)
 
     @property
     def restarts(self) -> int:
@@ -410,7 +427,7 @@ class SparkJob(BackendBase):
         window = ObservedWindow(
             start=self._end - self._began,
             end=end - self._began,
-            deployment=self.deployment,
+            deployment=self._with_workers(self._present),
             execution=self.execution,
             offered={n: offered[n] - before[n] for n in offered},
             lag=self._logs.lag(offered, after, self._names),
@@ -433,6 +450,9 @@ class SparkJob(BackendBase):
     def deploy(self, deployment: Deployment) -> None:
         """Change parallelism and workers from the next epoch on, which begins at once; the query continues to run.
 
+        If that takes longer than ten seconds, as where records in flight drain slowly or workers start, it
+        continues beside `observe`, whose snapshots have the former deployment until the new one runs.
+
         Parameters
         ----------
         deployment
@@ -444,19 +464,39 @@ class SparkJob(BackendBase):
         """
         self._must_be_open()
         self._must_run()
-        deployment = self._check(deployment)
-        if deployment == self.deployment:
-            return
-        workers = self._workers.names(deployment)
-        self._workers.scale_up(workers)
-        self._deployment, self._until_token = deployment, self._collector.totals().token
-        self._collector.disturb()
-        self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
-        self._workers.drain(workers)
-        if not self._supervisor.rescale(self._k(), _RESCALE_S):
-            self._must_run()
-            log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
-        self._workers.terminate()
+        with session.reserving():
+            deployment = self._check(deployment)
+            if deployment == self.deployment:
+                return
+            self._reserve(self._present, self._deployment, deployment)
+            self._wanted = deployment
+        change = threading.Thread(target=self._change, args=(deployment,), daemon=True, name="dspkit-change")
+        change.start()
+        change.join(max(_PROMPT_S, self.window_s))
+        self._must_run()
+
+    def _change(self, wanted: Deployment) -> None:
+        """Carry a change out, unless another one has replaced it meanwhile."""
+        with self._changing:
+            if wanted is not self._wanted or not self._runs():
+                return
+            try:
+                workers = self._workers.names(wanted)
+                self._workers.scale_up(workers)
+                self._deployment, self._until_token = wanted, self._collector.totals().token
+                self._collector.disturb()
+                self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
+                self._workers.drain(workers)
+                if not self._supervisor.rescale(self._k(), _RESCALE_S) and self._runs():
+                    log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
+                    until(lambda: self._collector.parallelism == self._k() or not self._runs(), math.inf)
+                if self._runs():
+                    self._workers.terminate()
+                    self._present = wanted
+            except Exception as error:
+                self._refused, self._wanted = error, self._deployment
+            with session.reserving():
+                self._reserve(self._present, self._wanted)
 
     def state(self, operator: str) -> pa.Table:
         """Return the state of a keyed operator, by key, as of the newest committed epoch.
@@ -520,8 +560,7 @@ class SparkJob(BackendBase):
                 expected=f"at least one row, of an operator with a sink: {', '.join(self._sinks) or 'there is none'}",
                 fix="start the job with sinks={'print': TableSink()}",
             )
-        newest: pd.DataFrame = self._publisher.newest(self._names.index(operator), rows).to_pandas()
-        return newest
+        return as_pandas(self._publisher.newest(self._names.index(operator), rows))
 
     def close(self) -> None:
         """Commit what was done, and stop; only a checkpoint that was asked for is kept.
@@ -565,7 +604,7 @@ class SparkJob(BackendBase):
         self._logs.go_back()
         meter = self._collector.begin_run()
         plan = replace(plan, stages=[replace(stage, meter=meter) for stage in plan.stages])
-        self._workers.wait(self._needs(self._deployment))
+        self._workers.wait(self._needs(self._deployment) + self._workers.taken)
         if self.engine == "jar":
             return JarEngine(session.job_session(spark), plan, self.mode)
         from .runtime.foreach_batch import PlainEngine
@@ -623,21 +662,33 @@ class SparkJob(BackendBase):
         """Return the slots without which nothing runs."""
         return deployment.instances if self.execution == "pipelined" else 1
 
+    def _reserve(self, *deployments: Deployment) -> None:
+        """Reserve the slots without which one of these does not run; in micro-batches jobs take turns."""
+        pipelined = self.execution == "pipelined"
+        session.reserve(self._workers, max(map(self._needs, deployments)) if pipelined else 0)
+
     def _k(self) -> list[int]:
         return [self._deployment.parallelism[name] for name in self._names]
 
     def _check(self, deployment: Deployment) -> Deployment:
         """Return `deployment` as it would run, if it can; without a number of workers the present one is kept."""
         if self._cluster and isinstance(deployment, Deployment) and deployment.workers is None:
-            deployment = replace(deployment, workers=self._workers.count)
+            deployment = replace(deployment, workers=self.deployment.workers)
         slots = self._workers.slots(getattr(deployment, "workers", None))
         checked = line.runnable(
-            self.topology, self._functions, self._sources, deployment, slots, self.execution, self.knobs
+            *(self.topology, self._functions, self._sources, deployment),
+            *(slots, self.execution, self.knobs, self._workers.taken),
         )
         self._places(checked)
         return checked
 
+    def _runs(self) -> bool:
+        return self._open and self._supervisor.failed is None
+
     def _must_run(self) -> None:
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise refused
         ended = (thread.failure for thread in self._threads)
         if failed := self._supervisor.failed or self._logs.failed or next(filter(None, ended), None):
             raise failed

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core import Deployment, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
+from ..core.lazy import load
 from .threads import ServiceThread
 
 log = logging.getLogger("dspkit")
@@ -44,13 +45,26 @@ def middle(index: int) -> float:
     return SHORTEST_S * math.exp(index * STEP)
 
 
+def memory_bytes() -> int:
+    """Return the bytes of memory that this process has for itself: files that it maps, as those of state, do not count.
+
+    Examples
+    --------
+    >>> memory_bytes() > 1_000_000
+    True
+    """
+    found = load("psutil", "spark").Process().memory_info()
+    return int(found.rss - getattr(found, "shared", 0))
+
+
 @dataclass(frozen=True)
 class Clock:
-    """The clocks of a meter; tests pass others."""
+    """The clocks of a meter, and its gauge of memory; tests pass others."""
 
     elapsed: Callable[[], float] = time.perf_counter  # of this process, which never goes back
     now: Callable[[], float] = time.time  # of all tasks and the driver
     cpu: Callable[[], float] = time.process_time
+    memory: Callable[[], int] = memory_bytes
 
 
 def worker_number() -> int:
@@ -107,6 +121,7 @@ class Meter:
         self.edges: dict[int, Any] = {}  # frames.Edge by receiver: they count what they send
         self.read_to: dict[int, int] = {}  # of a source: how far each partition of its log was read
         self.state: dict[str, int] = {}  # of a keyed operator: what is kept, in counts of their own
+        self.memory_limit = math.inf  # bytes of the process beyond which the task asks for the end of its epoch
         self._ages = [Counter[int](), Counter[int]()]
         self._age_sums = [0.0, 0.0]
         self._began = clock.now()
@@ -166,6 +181,7 @@ class Meter:
             spent, now = list(self._spent), self._clock.elapsed()
             spent[self._doing] += now - self._since  # the present activity counts up to now
             cpu, age_sums, ages = self._clock.cpu() - self._cpu, list(self._age_sums), [a.copy() for a in self._ages]
+        memory = self._clock.memory()
         counts = {
             "arrived": self.arrived,
             "done": self.done,
@@ -174,6 +190,7 @@ class Meter:
             "busy": spent[BUSY],
             "blocked": spent[BLOCKED],
             "cpu": cpu,
+            "memory": memory,
             **({} if self.late is None else {"late": self.late}),
             **self.state,
             **{f"edge {end}": edge.sent for end, edge in self.edges.items()},
@@ -182,8 +199,8 @@ class Meter:
         }
         for name, found in zip(("latency", "event"), ages, strict=True):
             counts |= {f"{name} {index}": count for index, count in found.items()}
-        times = {"began": self._began, "now": self._clock.now()}
-        return self._about | times | {"read_to": self.read_to.copy(), "final": final, "counts": counts}
+        about = {"began": self._began, "now": self._clock.now(), "heavy": memory > self.memory_limit}
+        return self._about | about | {"read_to": self.read_to.copy(), "final": final, "counts": counts}
 
     def _report(self) -> None:
         try:
@@ -234,7 +251,7 @@ class Meter:
 
 _KEPT = 4  # tokens whose tasks may still send readings
 _REMEMBERED = 4096  # tokens that are known to be over
-_BY_INSTANCE = ("done", "busy", "cpu")  # counters that are also kept by instance
+_BY_INSTANCE = ("done", "busy", "cpu", "memory")  # counters that are also kept by instance
 _TOGETHER_S = 1.0  # a task is silent only if another one has sent a reading within this time
 
 
@@ -269,6 +286,18 @@ class SilentTask:
     host: str
     seconds: float
     certain: bool = True
+
+
+@dataclass(frozen=True)
+class HeavyTask:
+    """A task whose process has grown beyond its limit."""
+
+    operator: int
+    instance: int
+    token: str
+    pid: int
+    memory_bytes: int
+    ended: bool
 
 
 class Collector:
@@ -321,6 +350,12 @@ class Collector:
                 (gaps if failed or self._disturbed else commits).append((self._ends, self._clock.now()))
             return Totals(operators, epoch, read_to, tasks, gaps, commits, newest, workers)
 
+    @property
+    def parallelism(self) -> list[int]:
+        """The instances of each operator in the newest epoch."""
+        with self._lock:
+            return self._planned[1]
+
     def blame(self) -> tuple[str, str] | None:
         """Return the operator whose function raised since the last call, and its traceback."""
         with self._lock:
@@ -365,6 +400,16 @@ class Collector:
                     for pid, host in free.items()
                 ]
             return found
+
+    def heavy(self) -> list[HeavyTask]:
+        """Return the tasks of the newest epoch whose processes have grown beyond their limit."""
+        with self._lock:
+            newest = self._tokens[-1] if self._tokens else ""
+            return [
+                HeavyTask(i, int(task.partition(".")[0]), token, r["pid"], r["counts"]["memory"], r["final"])
+                for (token, i, task), r in self._last.items()
+                if token == newest and r["heavy"]
+            ]
 
     def close(self) -> None:
         """End the thread and its socket."""
@@ -627,6 +672,7 @@ def _instance(
         utilisation=min(1.0, max(0.0, did[f"busy {i}"]) / w),
         backlog=None if waiting is None else max(0.0, waiting),
         cpu=max(0.0, did[f"cpu {i}"]) / w,
+        memory_bytes=after.epoch.get(index[name], Counter()).get(f"memory {i}"),
     )
 
 

@@ -108,7 +108,7 @@ def histories(draw: st.DrawFn) -> History:
 def _with_instances(draw: st.DrawFn, metrics: OperatorMetrics) -> OperatorMetrics:
     if not draw(st.booleans()):
         return metrics
-    one = st.builds(InstanceMetrics, RATES, st.floats(0, 1), st.none() | RATES, st.none() | RATES)
+    one = st.builds(InstanceMetrics, RATES, st.floats(0, 1), *[st.none() | RATES] * 3)
     return replace(metrics, instances=tuple(draw(one) for _ in range(metrics.parallelism)))
 
 

@@ -77,8 +77,7 @@ def test_workers_and_parallelism_move_each_on_its_own_and_nothing_is_lost(
             replace(start.scaled({"read": 2, "work": 2, "count": 3}), workers=1),
         ):
             job.deploy(change)
-            seen = job.observe()
-            assert seen.deployment == change
+            seen = live.until(lambda change=change: (seen := job.observe()).deployment == change and seen)  # type: ignore[misc]
             assert len(seen.nodes) == len(set(cluster.executors(application).values())) == change.workers
             assert session.task_slots(spark) == change.workers * CORES
         with pytest.raises(DeploymentError, match=rf"needs 11 slots at once; expected at most the {CORES} that"):
@@ -104,7 +103,7 @@ def test_stela_has_a_worker_added_and_the_congested_operator_gets_its_slots(clus
 
         seen, target, why = _until(work_is_what_is_short, 120)
         job.deploy(target)
-        assert len(cluster.workers) == 2
+        _until(lambda: len(cluster.workers) == 2)
         last = _until(lambda: (s := job.observe()).throughput > 1.5 * seen.throughput and s, 120)
     given = why["slots go to"]
     assert sum(given.values()) == 3  # as many as the worker before had
@@ -190,6 +189,26 @@ def test_killed_executors_and_workers_are_replaced_and_every_record_counts_once(
             _kill_one(what, job)
         _until(lambda: set(cluster.executors(application).values()) == set(cluster.workers))
         assert _until(lambda: session.task_slots(spark) == len(cluster.workers) * CORES)
+    assert live.each_once(tmp_path) > 500
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_master_that_dies_is_replaced_and_workers_still_come_and_go(
+    cluster: SparkCluster, spark: Any, tmp_path: Path
+) -> None:
+    with _job(cluster, spark, 1500, 50, checkpoint=tmp_path, epoch_s=1.0) as job:
+        live.works(job)
+        few, died = len(cluster.workers), cluster._master.process
+        died.kill()
+        _until(lambda: cluster._master.process is not died)
+        for workers in (few + 1, few):
+            job.deploy(replace(job.deployment.scaled({"work": workers}), workers=workers))
+            live.until(lambda workers=workers: job.observe().deployment.workers == workers)  # type: ignore[misc]
+            live.works(job)
+            assert len(cluster.workers) == workers
+            assert session.task_slots(spark) == workers * CORES
+        assert job.restarts == 0  # tasks and executors do not need it
     assert live.each_once(tmp_path) > 500
 
 

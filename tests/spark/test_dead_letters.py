@@ -145,6 +145,25 @@ def as_batches(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_pandas(as_frame(batch.to_pandas()))
 
 
+LARGE = 2**53 + 1  # which no float64 holds
+INTEGERS = {
+    pa.int64(): [LARGE, None],
+    pa.uint64(): [2**64 - 1, None, 0],
+    pa.int8(): [-128, None],
+    pa.list_(pa.int64()): [[LARGE, None], None, []],
+    pa.struct({"n": pa.int64()}): [{"n": LARGE}, {"n": None}, None],
+    pa.list_(pa.struct({"n": pa.uint64()})): [[{"n": 2**64 - 1}, {"n": None}]],
+    pa.map_(pa.string(), pa.int64()): [[("a", LARGE), ("b", None)]],
+}
+
+
+@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+def test_integers_beside_nulls_stay_what_they_are_in_a_frame(kind: pa.DataType) -> None:
+    batch = pa.record_batch({"x": pa.array(INTEGERS[kind], kind)})
+    (sent,) = frame(lambda rows: rows, batch.schema).run(iter([batch]))
+    assert sent.equals(batch)
+
+
 @pytest.mark.parametrize("function", [arrow(as_batches, SINGLE), frame(as_frame, SINGLE)])
 def test_a_number_that_would_become_infinite_is_an_error(function: Any) -> None:
     texts = ["1", "1e300", "inf", "nan", "-1e39", "1e38"]

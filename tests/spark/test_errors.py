@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dspkit.spark import (
     QueryError,
     SchemaError,
     SparkJob,
+    TableSink,
     TraceSource,
     arrow,
     dataframe,
@@ -167,6 +169,71 @@ QUERIES = [
         "mine(.|\n)*operator 'work'",
     ),
 ]
+
+
+AT = 1_000_000_000_000_001  # microseconds
+COLUMNS: dict[pa.DataType, tuple[Any, str]] = {  # a value, and what SQL calls it
+    pa.timestamp("us"): (AT, "2001-09-09 01:46:40.000001"),
+    pa.timestamp("us", "+02:00"): (AT, "2001-09-09 01:46:40.000001"),
+    pa.duration("us"): (AT, "INTERVAL '11574 01:46:40.000001' DAY TO SECOND"),
+    pa.decimal128(38, 3): (Decimal("-9999999.999"), "-9999999.999"),
+    pa.list_(pa.int64()): ([1, None], "[1, null]"),
+    pa.map_(pa.string(), pa.int64()): ([("a", None)], "{a -> null}"),
+}
+
+
+@pytest.mark.spark
+def test_a_query_sees_the_values_of_columns_as_they_are() -> None:
+    """Spark says as text what it sees, and sends the values on."""
+    values = {f"x{i}": pa.array([value, None], kind) for i, (kind, (value, _)) in enumerate(COLUMNS.items())}
+    columns = pa.schema([("id", pa.int64()), *((name, column.type) for name, column in values.items())])
+    texts = {f"text{i}": text for i, (_, text) in enumerate(COLUMNS.values())}
+    utc = {n: pa.timestamp("us", "UTC") for n, c in values.items() if pa.types.is_timestamp(c.type) and c.type.tz}
+    sent = {f.name: utc.get(f.name, f.type) for f in columns} | dict.fromkeys(texts, "string")
+
+    def make(ids: Any, event_s: Any) -> pa.RecordBatch:
+        taken = [column.take(pa.array(ids % 2)) for column in values.values()]
+        return pa.RecordBatch.from_arrays([pa.array(ids), *taken], schema=columns)
+
+    words = ", ".join(f"CAST(x{i} AS STRING) AS text{i}" for i in range(len(texts)))
+    query = sql(f"SELECT *, {words} FROM input", sent)
+    settings: dict[str, Any] = {"sinks": {"out": TableSink()}, "epoch_s": 1.0, "window_s": 1.0}
+    source = TraceSource(workload.Constant(1000), make, columns)
+    with SparkJob(
+        Topology.chain("read", "query", "out"), {"query": query}, source, spark=live.spark("realtime"), **settings
+    ) as job:
+        live.until(lambda: job.observe() and len(job.table("out")))
+        rows = job._publisher.newest(2, 1000).to_pylist()
+    for name, column in values.items():
+        whole = column.cast(utc.get(name, column.type)).to_pylist()
+        assert all(row[name] == whole[row["id"] % 2] for row in rows)
+    assert all(row[name] == (None if row["id"] % 2 else text) for row in rows for name, text in texts.items())
+
+
+OTHERS = [
+    *(pa.timestamp(unit) for unit in ("s", "ms", "ns")),
+    pa.timestamp("ms", "UTC"),
+    pa.duration("ms"),
+    pa.time64("us"),
+    pa.uint64(),
+    pa.float16(),
+    pa.decimal64(12, 2),
+    pa.large_string(),
+    pa.large_list(pa.int64()),
+    pa.binary(2),
+    pa.struct({"at": pa.timestamp("ms")}),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", OTHERS, ids=str)
+def test_columns_that_a_query_would_take_for_others_are_refused(kind: pa.DataType) -> None:
+    """Spark's Java took milliseconds for microseconds, and large lists for empty ones."""
+    columns = pa.schema([("id", pa.int64()), ("x", kind)])
+    read = arrow(live.swallow, columns)
+    functions = {"read": read, "work": sql("SELECT id FROM input", "id int64"), "count": arrow(live.swallow)}
+    with pytest.raises(SchemaError, match=r"column 'x' of .* in the query of 'work'"):
+        SparkJob(CHAIN, functions, LOAD, spark=live.spark("realtime"))
 
 
 @pytest.mark.spark

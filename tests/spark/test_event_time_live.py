@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import live
-from dspkit import Topology
+from dspkit import Operator, Topology
 from dspkit.spark import EventTime, SparkJob, TraceSource, arrow, keyed, windowed
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.functions import same
@@ -46,6 +46,10 @@ def _job(checkpoint: Path, *added: str, **start: Any) -> SparkJob:
     } | dict.fromkeys(added, arrow(same, live.EVENT))
     chain = Topology.chain("read", *added, *CHAIN.order[1:])
     topology = Topology(tuple(replace(o, max_parallelism=4) for o in chain.operators), chain.edges)
+    if added:  # and another window, whose results are not looked at
+        functions |= {"other": window, "end": arrow(live.swallow)}
+        more = tuple(Operator(name, max_parallelism=4) for name in ("other", "end"))
+        topology = Topology((*topology.operators, *more), (*topology.edges, ("pass", "other"), ("other", "end")))
     settings = {"spark": live.spark("realtime"), "window_s": 0.5, "epoch_s": 2.0, "checkpoint": checkpoint}
     return SparkJob(topology, functions, source, **settings | start)
 

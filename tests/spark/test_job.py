@@ -15,7 +15,7 @@ import pytest
 
 import live
 from dspkit import Deployment, Operator, Topology, control_loop, demo, policies, workload
-from dspkit.core import OperatorMetrics, Snapshot
+from dspkit.core import DeploymentError, OperatorMetrics, Snapshot
 from dspkit.spark import SparkJob, ThreadError, TraceSource, arrow, dataframe, frame, keyed, sql
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.runtime import flow_control
@@ -331,3 +331,78 @@ def test_a_job_that_continues_from_a_checkpoint_warms_up_as_a_new_one_does(tmp_p
             assert all(reading["counts"]["arrived"] == 0 for reading in first)
             while job.observe().throughput == 0:
                 pass
+
+
+def test_a_job_is_observed_while_a_change_drains(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspkit.spark.job._PROMPT_S", 0.5)
+    shut = tmp_path / "shut"
+    functions = {"work": arrow(live.Gate(shut), live.RECORD), "count": keyed(live.count, key="id", state="int64")}
+    settings: dict[str, Any] = {"spark": live.spark("realtime"), "window_s": 1.0, "checkpoint": tmp_path / "job"}
+    with SparkJob(Topology.chain("read", "work", "count"), functions, workload.Constant(500), **settings) as job:
+        live.works(job)
+        shut.touch()
+        live.until(lambda: job.observe().throughput == 0)
+        first, second = (job.deployment.scaled({"work": k}) for k in (2, 3))
+        for wanted in (first, second):  # the second replaces the first, which has not begun
+            job.deploy(wanted)
+            assert job.deployment == wanted
+            assert job.observe().deployment.parallelism["work"] == 1
+        shut.unlink()
+        seen = live.until(lambda: (seen := job.observe()).deployment == second and seen)
+        assert len(seen.operators["work"].instances or ()) == 3
+        assert job.restarts == 0
+    live.each_once(tmp_path / "job")
+
+
+def test_a_function_that_leaks_has_its_process_replaced_and_nothing_is_lost(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The epochs are longer than the test, so that it is the leak that ends them."""
+    monkeypatch.setattr("dspkit.spark.dataflow.plan.GROWTH_BYTES", 1 << 25)
+    functions = {"work": arrow(live.leaks, live.RECORD), "count": keyed(live.count, key="id", state="int64")}
+    settings: dict[str, Any] = {"spark": live.spark("realtime"), "window_s": 1.0, "epoch_s": 300.0}
+    pids: set[int] = set()
+    with SparkJob(
+        Topology.chain("read", "work", "count"), functions, workload.Constant(500), checkpoint=tmp_path, **settings
+    ) as job:
+        live.works(job)
+        job.deploy(job.deployment.scaled({"count": 2}))  # the first epoch of a process says what it needs
+
+        def replaced() -> bool:
+            (instance,) = job.observe().operators["work"].instances or ()
+            pids.update(r["pid"] for (_, i, _), r in dict(job._collector._last).items() if i == 1)
+            return len(pids) >= 3 and instance.memory_bytes is not None and instance.memory_bytes > 1 << 25
+
+        live.until(replaced)
+        assert job.restarts == 0
+    assert sum("grows from epoch to epoch" in message for message in caplog.messages) == 1
+    assert live.each_once(tmp_path) > 0
+
+
+def test_jobs_of_one_process_run_side_by_side_or_the_second_is_refused(tmp_path: Any) -> None:
+    """Together they need all slots, and each gives its own back at the end of each of its epochs."""
+    live.end()
+
+    def job(name: str, **k: int) -> SparkJob:
+        start = Deployment({"read": 1, "work": 1, "count": 1} | k)
+        master: dict[str, Any] = {"master": "local[8]", "spark": None, "deployment": start, "epoch_s": 1.0}
+        return live.job(500, checkpoint=tmp_path / name, **master)
+
+    with job("one", work=2) as one:
+        with pytest.raises(
+            DeploymentError, match=r"needs 5 slots at once; expected at most the 8 .*less the 4 of other"
+        ):
+            job("three", work=3)
+        with job("two", work=2) as two:
+            with pytest.raises(DeploymentError, match=r"needs 5 slots at once; .*less the 4 of other jobs"):
+                one.deploy(one.deployment.scaled({"work": 3}))
+            before = [Checkpoint(tmp_path / name).committed() for name in ("one", "two")]
+            for name, at in zip(("one", "two"), before, strict=True):
+                live.until(lambda name=name, at=at: Checkpoint(tmp_path / name).committed() > at + 5)
+            two.deploy(two.deployment.scaled({"work": 1}))
+            one.deploy(one.deployment.scaled({"work": 3}))
+            live.works(one)
+            live.works(two)
+            assert (one.restarts, two.restarts) == (0, 0)
+    assert live.each_once(tmp_path / "one") > 0
+    assert live.each_once(tmp_path / "two") > 0

@@ -24,7 +24,7 @@ from dspkit import Topology
 from dspkit.core import ArgumentError
 from dspkit.core.files import ExistingFileError
 from dspkit.spark import CheckpointError, FunctionError, ParquetSink, SinkError, SparkJob, arrow, keyed
-from dspkit.spark.dataflow import savepoint, state
+from dspkit.spark.dataflow import savepoint, state, watermarks
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.dataflow.keys import KeyedState, owners
 from dspkit.spark.sinks.publisher import Publisher, Target
@@ -163,6 +163,25 @@ def test_a_job_that_cannot_continue_is_refused_in_words(why: str, tmp_path: Path
     assert KeyedJob(tmp_path / "new", OLD, {"count": COUNT}).known("count") == _counts(0, 50)
     with pytest.raises(CheckpointError, match="which a job has used"):
         savepoint.restore(tmp_path / "saved", new, OLD, {"count": COUNT}, {})
+
+
+def test_an_operator_with_timers_can_be_added_and_none_can_get_them_later(tmp_path: Path) -> None:
+    """A window that is added has not heard of a time yet; that of an operator with state would be unknown."""
+    times: dict[str, Any] = {"event times": {"read": "at"}, "windows": {}}
+    old = KeyedJob(tmp_path / "old", OLD | times | {"timers": []}, {"count": COUNT})
+    old.epoch(2, {"count": plus_one})
+    plan = state.read_plan(old.checkpoint.own, 0)
+    assert plan is not None
+    watermarks.save(old.checkpoint.own, plan, 0, 0, {"partitions": {}})
+    savepoint.save(old.checkpoint, tmp_path / "saved", 0)
+    declared = {"seen": SEEN, "count": COUNT}
+    made = Checkpoint(tmp_path / "new")
+    made.take()
+    with pytest.raises(CheckpointError, match="other timers"):
+        savepoint.restore(tmp_path / "saved", made, NEW | times | {"timers": ["count"]}, declared, {})
+    savepoint.restore(tmp_path / "saved", made, NEW | times | {"timers": ["seen"]}, declared, {})
+    plan = state.read_plan(made.own, 0)
+    assert watermarks.load(made.own, plan, NEW["operators"].index("seen")) == [{"watermark": watermarks.BEFORE}]
 
 
 def test_state_can_be_given_up(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from dspkit.spark.metering import SilentTask
+from dspkit.spark.metering import HeavyTask, SilentTask
 from dspkit.spark.runtime.stragglers import IDLE_S, STOPPED_S, StragglerWatch, why_replaced
 
 
@@ -99,6 +99,22 @@ def test_nothing_but_a_worker_of_this_machine_is_killed(
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_process_that_leaks_is_reported_once_and_each_of_its_epochs_is_ended_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heavy: list[HeavyTask] = []
+    cuts: list[str] = []
+    watch = StragglerWatch(lambda _: [], ("read", "count"), lambda: heavy, lambda: cuts.append(heavy[0].token))
+    watch.close()
+    with caplog.at_level(logging.WARNING, "dspkit"):
+        for token, ended in (("0-a", True), ("1-b", False), ("1-b", False), ("1-b", True), ("2-c", False)):
+            heavy[:] = [HeavyTask(1, 0, token, 7, 3_000_000_000, ended)]
+            watch.look()
+    assert cuts == ["1-b", "2-c"]
+    (said,) = caplog.messages
+    assert said.startswith("process 7 of 'count' has 3.0 GB")
 
 
 def test_the_limits_of_silence() -> None:

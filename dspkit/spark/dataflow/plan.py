@@ -23,7 +23,7 @@ from ..sources.trace import TraceSource
 from .checkpoint import LATENESS
 from .conversion import check_value
 from .keys import check_key
-from .task import Output, Stage
+from .task import GROWTH_BYTES, Output, Stage
 from .timers import TIMERS
 
 if TYPE_CHECKING:
@@ -327,6 +327,7 @@ def stages(
         made.append(
             Stage(
                 *(i, name, function, inputs, outputs, sources.get(name), folder, meter, passes, sink),
+                growth_bytes=GROWTH_BYTES,
                 timed=name in timed,
                 lateness=round(lateness_s(topology, code, name) * 1e6),
             )
@@ -406,8 +407,12 @@ def runnable(
     slots: int,
     execution: str,
     knobs: frozenset[str],
+    taken: int = 0,
 ) -> Deployment:
-    """Return `deployment` if Spark can run it; raise an error with the reason otherwise."""
+    """Return `deployment` if Spark can run it; raise an error with the reason otherwise.
+
+    Of the `slots` that there are, other jobs need those that are `taken`; in micro-batches jobs take turns.
+    """
     k = topology.check(deployment).parallelism
     for name in {"workers", "placement", "settings"} - knobs:
         if getattr(deployment, name) != getattr(Deployment(k), name):
@@ -427,10 +432,11 @@ def runnable(
                 f"{k[name]} instances of {name!r}", expected=f"at most {GROUPS} key groups", fix="lower it"
             )
     needed = sum(k.values()) if execution == "pipelined" else max(k.values())
-    if needed > slots:
+    if needed > slots - taken:
+        others = f", less the {taken} of other jobs in this process" if taken else ""
         raise DeploymentError(
             f"parallelism {dict(k)}, which needs {needed} slots at once",
-            expected=f"at most the {slots} that there are",
-            fix=f"lower it, or add slots: master='local[{needed}]', or more workers",
+            expected=f"at most the {slots} that there are{others}",
+            fix=f"lower it, or add slots: master='local[{needed + taken}]', or more workers",
         )
     return deployment

@@ -28,6 +28,8 @@ def register(
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+    for field in (*input_schema, *output_schema):
+        _check_column(field, operator)
     columns = from_arrow_schema(input_schema)
     try:
         rows = spark.createDataFrame(spark.sparkContext.emptyRDD(), columns)
@@ -38,12 +40,13 @@ def register(
             made = spark.sql(query)
         if not isinstance(made, DataFrame):
             raise SchemaError(f"{made!r} from the query of {operator!r}", expected="a DataFrame", fix="return one")
-        if [(f.name, f.type) for f in to_arrow_schema(made.schema)] != [(f.name, f.type) for f in output_schema]:
+        given = to_arrow_schema(made.schema, timezone="UTC")
+        if [(f.name, f.type) for f in given] != [(f.name, f.type) for f in output_schema]:
             declared = ", ".join(f"{field.name} {field.type}" for field in output_schema)
             raise SchemaError(
                 f"a query of {operator!r} that gives {made.schema.simpleString()}",
                 expected=f"its schema: {declared}",
-                fix="change the query or the schema; CAST(x AS BIGINT) gives int64",
+                fix="change the query or the schema; CAST(x AS BIGINT) gives int64, TIMESTAMP timestamp[us, tz=UTC]",
             )
         jvm = spark.sparkContext._jvm
         jvm.dspkit.Select.register(spark._jsparkSession, name, operator, rows._jdf.schema(), made._jdf)
@@ -51,6 +54,26 @@ def register(
         raise _refused(operator, str(error)) from error
     except Py4JJavaError as error:
         raise _refused(operator, str(error.java_exception.getMessage())) from error
+
+
+def _check_column(field: pa.Field, operator: str) -> None:
+    """Raise an error if Java takes the values of a column for something else, as milliseconds for microseconds."""
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+
+    zone = getattr(field.type, "tz", None) or "UTC"
+    try:
+        read = None if pa.types.is_time(field.type) else to_arrow_type(from_arrow_type(field.type), timezone=zone)
+    except PySparkException:
+        read = None
+    if read != field.type:
+        raise SchemaError(
+            f"column {field.name!r} of {field.type} in the query of {operator!r}",
+            expected="a type that Spark's SQL holds as it is: bool, int8 to int64, float32, float64, decimal128, "
+            "string, binary, date32, timestamp[us], duration[us], or lists, structs and maps of these",
+            fix="cast it in an arrow() operator in front of the query, or behind it",
+        )
 
 
 def _refused(operator: str, what: str) -> SchemaError:

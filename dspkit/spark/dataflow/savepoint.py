@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ...core import ArgumentError
 from ...core.files import ExistingFileError, write_atomically
 from ..errors import CheckpointError
 from ..sinks.staging import SinkMark
+from . import watermarks
 from .checkpoint import LATENESS, RESTORING, Checkpoint, check_lateness
 from .keys import KeyedState, keys_of, owned
 from .runs import Part, StateRows, scan, write_run
@@ -29,6 +30,7 @@ from .store import Manifest, _manifest_path, operator_parts
 
 Convert = Mapping[str, Callable[[Any], Any] | None]
 _BY_NAME = ("operators", "edges", "sends", "stateful", "keys", "sinks")  # of the identity: may differ
+_ADDED = ("timers", "windows")  # of the identity: the same for operators that there were
 _OF_OPERATOR = re.compile(r"(\D*)(\d+)(-\d+.*)")  # names of files of state: time-3-0.json
 
 
@@ -141,11 +143,13 @@ def _check_job(
             fix="check the names",
         )
     check_lateness(known, job, f"savepoint {savepoint}")
+    kept = {*known["operators"]} & {*job["operators"]}
     for what in (known.keys() | job.keys()) - {*_BY_NAME, LATENESS}:
-        if known.get(what) != job.get(what):
+        before, now = (_of_some(each.get(what), kept) if what in _ADDED else each.get(what) for each in (known, job))
+        if before != now:
             raise CheckpointError(
-                f"savepoint {savepoint} of a job with other {what}: {known.get(what)}",
-                expected=f"the same as this job's: {job.get(what)}",
+                f"savepoint {savepoint} of a job with other {what}: {before}",
+                expected=f"the same as this job's: {now}",
                 fix="leave them as they were; operators can be added, and state converted",
             )
     sources = [[name for name in each["operators"] if name in known["partitions"]] for each in (known, job)]
@@ -161,6 +165,13 @@ def _check_job(
             expected="a keyed operator of the same name for each",
             fix=f"keep the operator, or pass convert={{{lost[0]!r}: None}} to give its state up",
         )
+
+
+def _of_some(entries: Any, operators: Collection[str]) -> Any:
+    """Return the entries of some operators, of a list of operators or a mapping by operator."""
+    if isinstance(entries, dict):
+        return {name: entry for name, entry in entries.items() if name in operators}
+    return [name for name in entries or () if name in operators]
 
 
 class _Restore:
@@ -187,7 +198,7 @@ class _Restore:
             if name in self._before and convert.get(name, "") is not None and self._has_state(name):
                 self._take(name, state, convert.get(name))
             else:
-                self._begin(name, state)
+                self._begin(name, state, timer=name in job.get("timers", ()))
         for file in (self._from / "began", *(self._from / "logs").rglob("*.marks")):
             if file.exists():
                 _copy(file, self._to / file.relative_to(self._from))
@@ -204,9 +215,11 @@ class _Restore:
     def _has_state(self, name: str) -> bool:
         return _manifest_path(self._from, self._old.token, self._before.index(name), 0).exists()
 
-    def _begin(self, name: str, state: KeyedState) -> None:
+    def _begin(self, name: str, state: KeyedState, *, timer: bool) -> None:
         """Write empty state for an operator that had none."""
         number = self._now.index(name)
+        if timer and name not in self._before:  # it has not heard of a time yet
+            watermarks.save(self._to, self._plan, number, 0, {"watermark": watermarks.BEFORE})
         for i in range(k := self._plan.k[number]):
             low, high = owned(i, k)
             made = Manifest(low, high, (0,) * (high - low), (), state.schema.serialize().to_pybytes().hex())

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,7 +26,7 @@ from ..dead_letters import DeadLetters, as_declared, described, storable
 from ..errors import CHECKPOINT_FAILED, FAILED, SOURCE_FAILED, CheckpointError, FunctionError, SourceError
 from ..event_time import Late
 from ..functions import Function
-from ..metering import BLOCKED, BUSY, WAIT, Meter, MeterAddress, worker_number
+from ..metering import BLOCKED, BUSY, WAIT, Meter, MeterAddress, memory_bytes, worker_number
 from ..sinks.staging import Staging
 from . import query, state, store, watermarks
 from .frames import END, FEWEST, LARGEST, OPERATOR, STAMPS, WORK_S, Edge, Records, Row, runs, stamped, wire
@@ -46,6 +46,9 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 _END = object()
 _MOST = 1 << 30
+GROWTH_BYTES = 1 << 30  # by which a worker may grow beyond its first epochs; one that leaks is replaced
+# Bytes of this process at the end of its first epoch with records of an operator, which has then loaded what it needs.
+_settled: dict[tuple[Path, int], int] = {}
 
 
 class PushGenerator(Generic[In, Out]):
@@ -153,6 +156,7 @@ class Stage:
     marked: bool = False  # whether a last row says that the input has ended, as in Gather.java
     timed: bool = False  # whether it knows the event time
     lateness: int = 0  # microseconds that a record may be late and still count
+    growth_bytes: int = GROWTH_BYTES
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run an instance of the operator; Spark calls it in each task."""
@@ -192,6 +196,9 @@ class Task:
         about = {"operator": stage.index, "token": plan.token, "epoch": plan.epoch, "k": list(plan.k)}
         self._meter = Meter(stage.meter, about | {"task": f"{instance}.{attempt}"})
         self._meter.edges = {edge.end: edge for edge in edges.values()}
+        self._place = stage.folder, stage.index
+        if self._place in _settled:
+            self._meter.memory_limit = max(_settled.values()) + stage.growth_bytes
         self._now: Records | None = None  # the input on which the function is working
         self._outside: BaseException | None = None  # an error of the input, not of the function
         self._pass: list[Row] = []
@@ -245,6 +252,10 @@ class Task:
                 self._meter.turn(BUSY)
             if self.stage.marked and not self._ended:
                 raise OperatorFailed(f"the input of {self.stage.name!r} was not read to its end")
+            if memory_bytes() > self._meter.memory_limit:
+                _leave()
+            elif self._meter.arrived:
+                _settled.setdefault(self._place, memory_bytes())
         finally:
             if self._staging is not None:
                 self._staging.abandon()
@@ -597,6 +608,20 @@ class Task:
     def _most_for(self, edge: Edge, rows: int) -> int:
         """Return the records that a frame on this edge should hold: as many as its share of the input sends."""
         return max(1, min(_MOST, round(self._most * (edge.sent + rows) / max(1, self._meter.arrived))))
+
+
+def _leave() -> None:
+    """Let Spark end this process behind the present task, instead of giving it the next one."""
+    with suppress(ImportError):  # another Spark, in which it stays
+        from pyspark.messages.spark_message_receiver import SparkMessageReceiver as Receiver
+
+        read_end = Receiver.get_finish_signal_from_stream
+
+        def read_end_and_leave(receiver: Receiver) -> None:
+            read_end(receiver)
+            raise RuntimeError("this process has grown too large")  # which the worker takes for a broken connection
+
+        Receiver.get_finish_signal_from_stream = read_end_and_leave  # type: ignore[method-assign]
 
 
 def _now() -> int:

@@ -30,7 +30,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.functions;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
@@ -52,6 +51,7 @@ public final class Select implements UDF1<byte[], byte[]> {
   private final String operator;
   private final StructType input, output;
   private final List<Step> steps = new ArrayList<>();
+  private transient UnsafeProjection whole;
 
   /** One step of the query: takes a row, and hands on what becomes of it. */
   private interface Step extends Serializable {
@@ -241,14 +241,10 @@ public final class Select implements UDF1<byte[], byte[]> {
     else steps.get(step).take(row, next -> push(next, step + 1, made));
   }
 
-  /** A row that stays as it is when the next one is made. */
+  /** A row that stays as it is when the next one is made; Spark's own copy of a column's list stops at a null in it. */
   private InternalRow owned(InternalRow row) {
-    Object[] values = new Object[output.length()];
-    for (int i = 0; i < values.length; i++) {
-      DataType type = output.apply(i).dataType();
-      values[i] = row.isNullAt(i) ? null : InternalRow.copyValue(row.get(i, type));
-    }
-    return new GenericInternalRow(values);
+    if (whole == null) whole = UnsafeProjection.create(output);
+    return whole.apply(row).copy();
   }
 
   private static String quoted(String text) {

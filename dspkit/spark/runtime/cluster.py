@@ -44,6 +44,8 @@ _OPENS = ("java.nio", "sun.nio.ch", "java.lang", "java.lang.invoke", "java.util"
 _DAEMONS = {
     "spark.authenticate": "true",
     "spark.master.rest.enabled": "false",
+    # A master that takes the place of one that died knows its workers and applications, and calls them to itself.
+    "spark.deploy.recoveryMode": "FILESYSTEM",
     "spark.ui.filters": "dspkit.NoPages",  # its pages have no login
     "spark.port.maxRetries": "0",  # the requested port, or an error
 }
@@ -106,6 +108,7 @@ class SparkCluster(BackendBase):
         try:
             with os.fdopen(os.open(self._folder / "spark.conf", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
                 conf = _DAEMONS | {"spark.authenticate.secret": self._secret}
+                conf["spark.deploy.recoveryDirectory"] = str(self._folder / "recovery")
                 file.writelines(f"{name} {value}\n" for name, value in conf.items())
             self._master = self._start("master", _MASTER, ["--port", str(port)])
             self.url = self._ready(self._master, _MASTER)
@@ -400,11 +403,15 @@ class SparkCluster(BackendBase):
         raise ClusterError(got, expected=f"a start within {_START_S:g} s", fix="try again")
 
     def _tend(self) -> None:
-        """Replace workers that died."""
+        """Replace workers that died, and the master."""
         while not self._ended.wait(_TEND_S):
             with self._lock:
                 if self._ended.is_set():
                     return
+                if self._master.process.poll() is not None:
+                    log.warning("the master died and is replaced; jobs continue meanwhile")
+                    _end([self._master.process])
+                    self._master = self._start("master", _MASTER, ["--port", self.url.rpartition(":")[2]])
                 for name, daemon in list(self._workers.items()):
                     if daemon.process.poll() is None:
                         continue

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ _SQL = {  # settings of a job's own copy of the session
 }
 _LONGEST = 50  # characters of a folder for sockets: the system accepts a hundred, Spark adds a name of 43
 _use = {"jobs": 0, "ours": False}  # users of the one Spark of this process
+_reserved: dict[object, int] = {}  # slots that jobs need at once, by job
+_RESERVING = threading.RLock()
 _log: spark_log.SparkLog | None = None  # of the one Spark of this process, if we started it
 _quiet_java = spark_log.QuietJava()
 _PATTERN = re.compile(r"[,*?{}\[\]]")
@@ -252,6 +255,27 @@ def task_slots(spark: Any) -> int:
     )
 
 
+@contextlib.contextmanager
+def reserving() -> Iterator[None]:
+    """Keep other jobs from reserving slots between a check of the free ones and `reserve`."""
+    with _RESERVING:
+        yield
+
+
+def reserve(job: object, slots: int) -> None:
+    """Note that a job needs so many slots at once, also between its epochs, when it uses none; 0 gives them back."""
+    with _RESERVING:
+        _reserved.pop(job, None)
+        if slots:
+            _reserved[job] = slots
+
+
+def reserved(without: object = None) -> int:
+    """Return the slots that jobs need at once, without those of one job."""
+    with _RESERVING:
+        return sum(slots for job, slots in _reserved.items() if job is not without)
+
+
 def retire(spark: Any, executors: Iterable[str]) -> None:
     """Start no more tasks on these executors; running ones continue, and their output can still be fetched."""
     context, jvm = spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
@@ -284,6 +308,8 @@ def warm(spark: Any) -> None:
     context = spark.sparkContext
     local = context.master.startswith("local")  # which is one executor, and its backend lists none
     executors = 1 if local else context._jsc.sc().schedulerBackend().getExecutorIds().size()
+    if task_slots(spark) < reserved() + 2 * executors:
+        return  # it would take slots that a job needs for its next epoch
     each = job_session(spark).range(0, 2 * executors, 1, 2 * executors)
     each.mapInArrow(_same, "id bigint").write.format("noop").mode("append").save()
 

@@ -4,6 +4,9 @@ Each task sends a reading five times per second, from a thread of its own, also 
 others are not has either been stopped (SIGSTOP), hangs, or holds Python's lock in a long call. Only the first two are
 replaced: their process is killed, and the supervisor restarts the query from its checkpoint. A task that a busy machine
 lets wait is not stopped for the kernel, and uses some processor time.
+
+A process that grows from epoch to epoch leaks. Its task leaves it at the end of the epoch, and the next one has a new
+process (`task.py`); here it is reported, and the epoch ended at once if the limit is reached within it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.lazy import load
-from ..metering import SilentTask
+from ..metering import HeavyTask, SilentTask
 from ..threads import ServiceThread
 
 log = logging.getLogger("dspkit")
@@ -33,10 +36,22 @@ class _Seen(NamedTuple):
 
 
 class StragglerWatch:
-    """A thread that looks for silent tasks. `silent` returns those without a reading for some seconds."""
+    """A thread that looks for silent tasks, and for heavy ones.
 
-    def __init__(self, silent: Callable[[float], Sequence[SilentTask]], names: Sequence[str]):
-        self._silent, self._names = silent, names
+    `silent` returns those without a reading for some seconds, `heavy` those whose processes are to be replaced, and
+    `cut` ends the present epoch.
+    """
+
+    def __init__(
+        self,
+        silent: Callable[[float], Sequence[SilentTask]],
+        names: Sequence[str],
+        heavy: Callable[[], Sequence[HeavyTask]] = tuple,
+        cut: Callable[[], object] = lambda: None,
+    ):
+        self._silent, self._names, self._heavy, self._cut = silent, names, heavy, cut
+        self._cut_token = ""  # of the last epoch that was ended
+        self._leaks: set[int] = set()  # operators of which that was said
         self._seen: dict[tuple[str, int], _Seen] = {}  # by token and process
         self._said: set[tuple[str, int]] = set()
         self.thread = ServiceThread("dspkit-stragglers", "looks for tasks that have stopped", self._run)
@@ -57,6 +72,19 @@ class StragglerWatch:
         self._said &= keys
         for task in silent:
             self._judge(task)
+        for heavy in self._heavy():
+            self._replace(heavy)
+
+    def _replace(self, task: HeavyTask) -> None:
+        if task.operator not in self._leaks:
+            self._leaks.add(task.operator)
+            log.warning(
+                "process %d of %r has %.1f GB, and grows from epoch to epoch: it is replaced between two epochs",
+                *(task.pid, self._names[task.operator], task.memory_bytes / 1e9),
+            )
+        if not task.ended and task.token != self._cut_token:
+            self._cut_token = task.token
+            self._cut()
 
     def _judge(self, task: SilentTask) -> None:
         who = f"instance {task.instance} of {self._names[task.operator]!r} has sent no reading for {task.seconds:.0f} s"

@@ -169,6 +169,11 @@ class Supervisor:
             time.sleep(_LOOK_S)
         return False
 
+    def cut(self) -> None:
+        """End the present epoch, without waiting for the next one."""
+        with self._lock:
+            self._engine.rescale(self._k, 0)
+
     def allow(self, records: int, in_one_frame: int) -> None:
         """Let the sources take that many records until the next call, and so many in one frame."""
         self._engine.allow(records, in_one_frame)

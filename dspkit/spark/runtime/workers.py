@@ -74,10 +74,15 @@ class Workers:
         return None if self._cluster is None else len(self._cluster.workers) - len(self._leaving)
 
     def slots(self, workers: int | None) -> int:
-        """Return the tasks that can run at once with so many workers."""
+        """Return the tasks that can run at once with so many workers, those of other jobs included."""
         if self._cluster is None or workers is None:
             return session.task_slots(self._spark)
         return workers * self._cluster.cores
+
+    @property
+    def taken(self) -> int:
+        """The slots that other jobs of this process need."""
+        return session.reserved(without=self)
 
     def wait_at_first(self, slots: int) -> None:
         """Wait for the executors of a Spark that has just started; missing ones are reported later."""
@@ -89,7 +94,7 @@ class Workers:
         if not until(lambda: session.task_slots(self._spark) >= slots, _COME_S):
             raise ClusterError(
                 f"{session.task_slots(self._spark)} slots after {_COME_S:g} s",
-                expected=f"the {slots} that the job needs at once",
+                expected=f"the {slots} that the jobs of this process need at once",
                 fix=f"lower the parallelism, or look for the executors: {self._advice()}",
             )
 
