@@ -23,7 +23,7 @@ from dspkit.placement.distributed_storm import (
     thesis_cluster,
     traffic,
 )
-from dspkit.placement.distributed_storm.adaptive import AxisWeights, distances, load, relative_distance, worth_moving
+from dspkit.placement.distributed_storm.schedulers import AxisWeights, distances, load, relative_distance, worth_moving
 from dspkit.policies.distributed_storm import DistributedStorm
 from dspkit.policies.traffic_aware import TrafficAware
 
