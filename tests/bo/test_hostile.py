@@ -22,7 +22,7 @@ from dspkit.bo import (
     score,
     stop_threshold,
 )
-from dspkit.bo.prior import prior_mean
+from dspkit.bo.search import prior_mean
 from dspkit.bo.transfer import blend, recommend
 from dspkit.core import DspkitError, FileError
 from dspkit.plots import posterior, scores
