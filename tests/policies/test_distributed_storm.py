@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, Topology, apps, run
-from dspkit.apps.distributed_storm import ends
+from dspkit.apps.nardelli import ends
 from dspkit.core import ArgumentError, DeploymentError, InfeasibleError
 from dspkit.placement.coordinates import Coordinate, embed, median, springs, update
 from dspkit.placement.distributed_storm import (
