@@ -48,7 +48,7 @@ from ..bo.transfer import ALIGNS, INCUMBENTS, MODELS, blend
 from ..bo.transfer import recommend as transferred
 from ..core import ArgumentError, Decision, FrozenMap, KnobError, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
 from ..core.validation import whole
-from ._runs import DeploymentRun
+from ._measurements import DeploymentRun
 from .ds2 import demands, instant
 
 MODES = ("demand", "literal", "printed")
