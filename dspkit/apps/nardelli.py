@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import FrozenMap, Operator, PlacementError, Topology, assign_in_turn, instances_of
 from ..core.typing import Array
-from ..placement.distributed_storm import StormCluster, thesis_cluster
 from ..simulator import Node, Plant, Service
 from ..workload import Constant, Trace
 from .app import App
 from .live import KEPT, Answers, Live, draw, forget
 
 if TYPE_CHECKING:
+    from ..placement.distributed_storm import StormCluster
     from ..spark import Function
 
 
@@ -245,6 +245,8 @@ def _app(
     live: Live | None = None,
 ) -> App:
     """Return an application on the cluster, placed as by Storm's default scheduler, which does not support pinning."""
+    from ..placement.distributed_storm import thesis_cluster  # loads compiled searches, which only this needs
+
     cluster = cluster or thesis_cluster()
     start = {**topology.uniform(), **k}
     if not nodes or (strangers := sorted(set(nodes) - set(cluster.names))):

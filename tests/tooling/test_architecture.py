@@ -113,6 +113,14 @@ def test_importing_dspkit_and_its_types_loads_nothing_heavy():
     assert not {name.split(".")[0] for name in out.split()} & set(HEAVY)
 
 
+def test_applications_load_neither_engines_nor_solvers():
+    """Each Python worker of Spark imports them, with the functions that it runs."""
+    code = "import sys, dspkit.apps; dspkit.apps.available(); print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "dspkit.apps.nardelli" in out.split()
+    assert not {name.split(".")[0] for name in out.split()} & {"numba", "scipy", "pandas", "pyspark"}
+
+
 def test_a_run_and_its_policies_load_no_learning_library_and_no_spark():
     code = (
         "import sys, dspkit; policy = dspkit.policies.get('ds2')();"
