@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import live
-from dspkit import Topology, workload
+from dspkit import Deployment, Topology, workload
 from dspkit.spark import SparkCluster, SparkJob, arrow, keyed
 
 NAMES = ("read", "work", "count")
@@ -37,3 +38,30 @@ def test_workers_are_as_far_apart_as_their_delays_say(tmp_path: Path) -> None:
                 if not least_s:  # nothing is held: sooner or later the machine has time for the records
                     live.until(lambda: (found := job.observe().latency) and found.p50 < 0.3)
     assert live.each_once(tmp_path) > 500
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_link_that_is_too_slow_holds_its_senders_up_and_loses_nothing(tmp_path: Path) -> None:
+    """Some 10 kB per record and 500 kB/s: the link carries 50 records/s of 400, and the rest waits in the log."""
+    live.end()
+    functions = {"work": arrow(live.padded, live.PADDED), "count": keyed(live.count, key="id", state="int64")}
+    slow = {("worker-1", "worker-2"): 5e5}
+    with SparkCluster.local(2, 4, memory="512m", rates=slow) as cluster:
+        far = Deployment(dict.fromkeys(NAMES, 1), workers=2, placement={(n, 0): "worker-1" for n in NAMES[:2]})
+        far = replace(far, placement={**far.placement, ("count", 0): "worker-2"})
+        told: dict[str, Any] = {
+            "master": cluster,
+            "window_s": 1.0,
+            "epoch_s": 2.0,
+            "checkpoint": tmp_path,
+            "deployment": far,
+        }
+        with SparkJob(Topology.chain(*NAMES), functions, workload.Constant(400), **told) as job:
+            live.works(job)
+            seen = [job.observe() for _ in range(8)]
+            assert sum(s.operators["count"].processing_rate * s.window_s for s in seen) <= 50 * (8 + 4)
+            assert seen[-1].lag > 400
+            job.deploy(replace(job.deployment, placement=dict.fromkeys(far.placement, "worker-1")))
+            live.until(lambda: job.observe().throughput > 100)
+    assert live.each_once(tmp_path) > 100

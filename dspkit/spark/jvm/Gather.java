@@ -127,10 +127,11 @@ public final class Gather extends SparkPlan {
   private static final class Waiting extends AbstractIterator<InternalRow> {
     private static final int ROWS = 64; // that wait, beyond which the senders have to
     private static final long BYTES = 1 << 16, STOP_MS = 5_000;
+    private static final long FLYING_BYTES = 1 << 23; // on their way, beyond which the senders have to wait, too
 
-    private final ArrayDeque<InternalRow> rows = new ArrayDeque<>(); // guarded by itself, like the next five
+    private final ArrayDeque<InternalRow> rows = new ArrayDeque<>(); // guarded by itself, like what follows
     private final PriorityQueue<Flying> flying = new PriorityQueue<>(); // that are still on their way
-    private long bytes, number, last;
+    private long bytes, flyingBytes, number, last;
     private boolean over, stopped;
     private Throwable failed;
 
@@ -194,13 +195,20 @@ public final class Gather extends SparkPlan {
       }
     }
 
-    /** Let a row arrive later. A receiver that does not keep up holds the senders up, as without a delay. */
+    /** Whether a link has taken as much as it holds, or its first row cannot land. */
+    private boolean jammed() {
+      if (flying.isEmpty()) return false;
+      return flyingBytes >= FLYING_BYTES || (full() && flying.peek().due <= System.nanoTime());
+    }
+
+    /** Let a row arrive later. A receiver or a link that does not keep up holds the senders up, as without a delay. */
     private boolean launch(InternalRow row, long due) throws InterruptedException {
       synchronized (rows) {
-        while (!stopped && full() && !flying.isEmpty() && flying.peek().due <= System.nanoTime()) rows.wait();
+        while (!stopped && jammed()) rows.wait();
         if (stopped) return false;
         last = Math.max(last, due);
         flying.add(new Flying(row, due, number++));
+        flyingBytes += size(row);
         rows.notifyAll();
         return true;
       }
@@ -209,12 +217,14 @@ public final class Gather extends SparkPlan {
     /** Move what has arrived by now to the rows that wait. */
     private void land() {
       if (flying.isEmpty()) return;
-      long now = System.nanoTime();
+      long now = System.nanoTime(), before = flying.size();
       while (!flying.isEmpty() && flying.peek().due <= now && !full()) {
         InternalRow row = flying.remove().row;
         rows.add(row);
         bytes += size(row);
+        flyingBytes -= size(row);
       }
+      if (flying.size() < before) rows.notifyAll();
     }
 
     private boolean isOver() {

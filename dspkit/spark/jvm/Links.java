@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
  */
 final class Links {
   private static final int WORKERS = 12; // bits of a sender's number that are the operator's, as in frames.py
+  private static final long QUEUE_NANOS = 500_000_000; // of bytes that wait at a link, beyond which its senders wait
   private static final Map<Integer, long[]> FREE = new ConcurrentHashMap<>(); // by sender: when its link is free
 
   private record Link(long delayNanos, double bytesPerSecond) {}
@@ -38,16 +39,21 @@ final class Links {
     return made.links.isEmpty() ? null : made;
   }
 
-  /** When a row arrives, on the clock of this process; 0 for at once. Frames for other operators only pass through. */
-  long due(InternalRow row, long bytes) {
+  /**
+   * When a row arrives, on the clock of this process; 0 for at once. Frames for other operators only pass through. It
+   * returns once the link's queue has room.
+   */
+  long due(InternalRow row, long bytes) throws InterruptedException {
     Link link = row.getInt(0) == operator ? links.get(row.getInt(1) >> WORKERS) : null;
     if (link == null) return 0;
     long now = System.nanoTime();
     if (Double.isInfinite(link.bytesPerSecond)) return now + link.delayNanos;
     long[] free = FREE.computeIfAbsent(row.getInt(1) >> WORKERS, any -> new long[] {now});
+    long sent;
     synchronized (free) {
-      free[0] = Math.max(now, free[0]) + (long) (bytes / link.bytesPerSecond * 1e9);
-      return free[0] + link.delayNanos;
+      sent = free[0] = Math.max(now, free[0]) + (long) (bytes / link.bytesPerSecond * 1e9);
     }
+    if (sent - now > QUEUE_NANOS) Thread.sleep((sent - now - QUEUE_NANOS) / 1_000_000);
+    return sent + link.delayNanos;
   }
 }
