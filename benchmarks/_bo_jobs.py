@@ -14,7 +14,7 @@ import numpy as np
 from dspkit import Deployment, Plant, Simulator, Topology
 from dspkit.bo import Lattice, Sample, score
 from dspkit.core import Operator, Snapshot
-from dspkit.policies._runs import merge_stretches
+from dspkit.policies._measurements import merge_stretches
 from dspkit.policies.autrascale import ThroughputTrial, best, verdict
 from dspkit.policies.autrascale import recommend_instances as needs
 from dspkit.simulator import Link, Node, Service

@@ -53,7 +53,7 @@ def relaxation_of_equal_operators_as_one() -> Claim:
     """Time of RES-ODP's relaxation, replicated application on 36 nodes: equal operators separate over merged."""
     from dspkit.placement.heuristics.decomposition import shared_relaxation
     from dspkit.placement.objective import weighted_costs
-    from dspkit.placement.solvers.highs import relaxation
+    from dspkit.placement.solvers.integer_program import relaxation
 
     problem, weights, ranges = _problem("replicated", 36, 1)
     costs = weighted_costs(problem, weights, ranges)

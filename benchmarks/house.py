@@ -10,7 +10,8 @@ from pathlib import Path
 
 from benchmarks import Claim, _source
 
-# Every Python process below writes the name of each file of dspkit the first time that it runs a function of it.
+# Every Python process below writes the name of each file of dspkit the first time that it runs a function of it (code
+# flag 1, which modules and classes lack), unless an import runs it: a new worker imports much that it never calls.
 _WATCH = """
 import os, sys, threading
 _out = os.environ.get("DSPKIT_OPENED")
@@ -18,11 +19,14 @@ if _out:
     _seen = set()
     def _watch(frame, event, arg):
         name = frame.f_code.co_filename
-        if event == "call" and name not in _seen and os.path.exists(_out + ".on"):
-            _seen.add(name)
-            if "/dspkit/" in name and frame.f_code.co_name != "<module>":
-                with open(_out, "a") as file:
-                    file.write(name + "\\n")
+        if event == "call" and name not in _seen and "/dspkit/" in name and os.path.exists(_out + ".on"):
+            caller = frame if frame.f_code.co_flags & 1 else None
+            while caller and "importlib._bootstrap" not in caller.f_code.co_filename:
+                caller = caller.f_back
+                if caller is None:
+                    _seen.add(name)
+                    with open(_out, "a") as file:
+                        file.write(name + "\\n")
     sys.setprofile(_watch)
     threading.setprofile(_watch)
 """

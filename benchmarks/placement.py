@@ -135,8 +135,7 @@ def _table() -> dict[str, dict[str, Run]]:
 
 def _rivals(problem: Problem, costs: Costs) -> dict[str, Run]:
     from dspkit.core import PlacementError
-    from dspkit.placement.solvers.highs import _loaded, highs
-    from dspkit.placement.solvers.program import program
+    from dspkit.placement.solvers.integer_program import _loaded, highs, program
 
     try:
         found = highs(problem, costs, time_limit_s=RIVAL_S)

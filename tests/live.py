@@ -290,6 +290,16 @@ def broken(batches: Iterator[Any]) -> Iterator[Any]:
     yield from ()
 
 
+PADDED = pa.schema({"id": pa.int64(), "text": pa.string()})
+
+
+def padded(batches: Iterator[Any]) -> Iterator[Any]:
+    """Records of some 10 kB."""
+    for batch in batches:
+        text = pa.array(["x" * 10_000] * batch.num_rows)
+        yield pa.RecordBatch.from_arrays([batch.column("id"), text], schema=PADDED)
+
+
 def exits(batches: Iterator[Any]) -> Iterator[Any]:
     for _ in batches:
         sys.exit(3)

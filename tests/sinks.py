@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import signal
 import sqlite3
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dspkit.core.files import make_folder
 from dspkit.spark import ParquetSink, Sink, SqlSink, TableSink
 from dspkit.spark.dataflow import state
 from dspkit.spark.dataflow.checkpoint import Checkpoint, _sums
+from dspkit.spark.dataflow.runs import write_durably
 from dspkit.spark.sinks.publisher import Publisher, Target
 from dspkit.spark.sinks.staging import Staging
 
@@ -38,24 +41,28 @@ def row(number: int) -> dict[str, Any]:
 
 
 def write_spark(folder: Path, kind: str, epoch: int, text: str) -> None:
-    """Write one of Spark's files as Checkpoints.java does: under its name last."""
+    """Write one of Spark's files as Checkpoints.java does: durably, under its name last."""
     path = folder / "spark" / kind / str(epoch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(f".{epoch}.crc").write_bytes(_sums(text.encode()))
-    path.with_name("fresh").write_text(text)
-    os.replace(path.with_name("fresh"), path)
+    make_folder(path.parent)
+    for name, data in ((f".{epoch}.crc", _sums(text.encode())), (str(epoch), text.encode())):
+        fresh = path.with_name(f"fresh {secrets.token_hex(4)}")
+        write_durably(fresh, [data])
+        os.replace(fresh, path.with_name(name))
+    state.synchronise(path.parent)
 
 
 class FakeJob:
     """A log of numbers, and an operator that sends each to its sink."""
 
+    identity: Mapping[str, Any] = JOB
+
     def __init__(self, folder: Path, sink: Sink):
         self.checkpoint = Checkpoint(folder / "checkpoint")
         self.sink = sink.at(self.checkpoint.own / "tables" / "1")
-        self.checkpoint.identify(JOB)
+        self.checkpoint.identify(self.identity)
         if not self.checkpoint.zero_micros:
             self.checkpoint.zero_micros = 1
-        (self.checkpoint.folder / "spark").mkdir(exist_ok=True)
+        make_folder(self.checkpoint.folder / "spark")
         (self.checkpoint.folder / "spark" / "metadata").write_text(json.dumps({"id": str(uuid.UUID(int=1))}))
         self.publisher = Publisher(self.checkpoint, {1: Target("out", self.sink, SCHEMA)})
         self.undone = self.publisher.recover()
@@ -72,12 +79,16 @@ class FakeJob:
         plan = state.begin_epoch(self.checkpoint.own, epoch, (1, k))
         write_spark(self.checkpoint.folder, "offsets", epoch, f"v1\n{{}}\n{json.dumps([low + count])}")
         for i in range(k if instances is None else instances):
-            staging = Staging(self.checkpoint.own, plan, 1, i, SCHEMA)
-            mine = [row(n) for n in range(low, low + count) if n % k == i]
-            for at in range(0, len(mine), 2):
-                staging.write(pa.RecordBatch.from_pylist(mine[at : at + 2], schema=SCHEMA))
-            staging.commit()
+            self.work(plan, i, range(low, low + count))
         return epoch, low + count
+
+    def work(self, plan: state.Plan, instance: int, numbers: range) -> None:
+        """Run an instance in an attempt at an epoch with these records."""
+        staging = Staging(self.checkpoint.own, plan, 1, instance, SCHEMA)
+        mine = [row(n) for n in numbers if n % plan.k[1] == instance]
+        for at in range(0, len(mine), 2):
+            staging.write(pa.RecordBatch.from_pylist(mine[at : at + 2], schema=SCHEMA))
+        staging.commit()
 
     def commit(self, k: int, count: int = EACH) -> None:
         """Run an epoch and commit it; its rows are not published yet."""

@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 from ..core.registry import Registry
 from .app import App
 from .autrascale import case_study, crowded_word_count, query5, query11, word_count, yahoo
-from .distributed_storm import log_processing, storm_word_count, tag_and_count
-from .elastic_storm import detector
 from .elysium import rolling_top_words, sentiment
 from .fission import news_entities, tweet_branches, tweet_words
 from .live import Live, Rehearsal, audit, rehearse
+from .nardelli import detector, log_processing, storm_word_count, tag_and_count
 from .nexmark import nexmark_q1, nexmark_q5, nexmark_q7, nexmark_q8, nexmark_q11
 from .stela import diamond, linear, network_monitoring, page_load, processing, star
 from .taxi_routes import TaxiDays, taxi

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
+from .. import simulator as simulation  # loads its engines on first use: workers of Spark do not need them
 from ..core import (
     ArgumentError,
     BackendError,
@@ -26,7 +27,7 @@ from ..core import (
     knobs_of,
 )
 from ..core.validation import number
-from ..simulator import Plant, Simulator, fit_live, simulate_many
+from ..simulator import Plant
 from ..workload import Sum, Trace, Workload
 from .live import SLOTS, Live, bounded
 from .synthetic import synthetic
@@ -34,6 +35,7 @@ from .synthetic import synthetic
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..simulator import Simulator
     from ..spark import SparkJob, TraceSource
 
 
@@ -64,7 +66,7 @@ def replay(topology: Topology, plant: Plant, history: History) -> History:
     window_s = median(s.window_s for s in seen)
     starts = [max(0.0, s.t - s.window_s) for s in seen]
     load = {name: Trace(starts, [s.source_rates.get(name, 0.0) for s in seen]) for name in topology.sources}
-    simulator = Simulator(topology, plant, load, deployment=_alone(seen[0].deployment), window_s=window_s)
+    simulator = simulation.Simulator(topology, plant, load, deployment=_alone(seen[0].deployment), window_s=window_s)
     played, place = History(topology), 0
     for i in range(round(seen[-1].t / window_s)):
         while place + 1 < len(seen) and seen[place].t <= i * window_s + 1e-6:
@@ -215,7 +217,7 @@ class App:
         if deployment is not None and parallelism is not None:
             raise ArgumentError("parallelism and deployment", expected="one of them", fix="leave parallelism out")
         start = self.deployment(parallelism) if deployment is None else deployment
-        return Simulator(self.topology, self.plant, load, deployment=start, **options)
+        return simulation.Simulator(self.topology, self.plant, load, deployment=start, **options)
 
     def must_be_simulated(self) -> App:
         """Return the app, or raise an error with a remedy if it has no simulated side.
@@ -411,7 +413,7 @@ class App:
                 expected=f"a run of {self.name}: {', '.join(app.topology.order)}",
                 fix="pass what run() recorded of app.spark()",
             )
-        return replace(app, topology=topology, plant=fit_live(history))
+        return replace(app, topology=topology, plant=simulation.fit_live(history))
 
     def parity(self, history: History, against: History | None = None) -> tuple[History, History]:
         """Return a live run, and a simulated one on the plant fitted to `history`, under the same load and deployments.
@@ -469,7 +471,7 @@ class App:
         listed = {axis: _values(axis, values) for axis, values in axes.items()}
         points = [dict(zip(listed, values, strict=True)) for values in itertools.product(*listed.values())]
         plants, loads, deployments = zip(*(self._point(point, kinds, first) for point in points), strict=True)
-        rows = simulate_many(self.topology, plants, loads, deployments, **options)
+        rows = simulation.simulate_many(self.topology, plants, loads, deployments, **options)
         return pd.concat([pd.DataFrame(points), rows], axis=1)
 
     def _kind(self, axis: str) -> str:

@@ -6,12 +6,11 @@
 """
 
 from ..core.recovery import convergence_s, downtime_s
-from .explain import Why, explain
 from .graph import Graph, as_graph
 from .rates import Rates, congested, held_back, inputs, mean, project, rates, unblocked
 from .rivals import ORDERS, link_load, migrate, place_without, rebalance, structural_score
 from .scaling import Places, Removal, Slot, counting, scale_in, scale_out, slots
-from .share import etp, machine_etp, rank
+from .share import Why, etp, explain, machine_etp, rank
 
 __all__ = [
     "ORDERS",

@@ -11,7 +11,7 @@ from .certificate import check, violations
 from .convert import application_of_frames, application_of_graph, network_of_frames, network_of_graph, placement_frame
 from .datasets import example
 from .generators import SHAPES, scenario
-from .heuristics.registry import HEURISTICS, Heuristic, degradation, heuristic
+from .heuristics import HEURISTICS, Heuristic, degradation, heuristic
 from .metrics import NETWORK_METRICS, Limits, Metrics, Ranges, Weights, loss, metrics, utility
 from .problem import Application, Network, Placement, Problem
 from .replication.control import follow, schedule, with_rates

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..core import ArgumentError, Decision, KnobError, PolicyKnobs, Snapshot, Topology, knob
 from ..core.queueing import sojourn
-from ._runs import DeploymentRun
+from ._measurements import DeploymentRun
 from .ds2 import demands, instant
 
 RATES = ("true", "observed")

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from ..core import Decision, Deployment, FrozenMap, KnobError, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
 from ..migration import crossing, executor_traffic, least_traffic, relocate
 from ._managers import known_nodes
-from ._signals import signal_knob, uses
+from ._measurements import signal_knob, uses
 from .on_demand import placed
 
 BETTER = 0.15  # relative reduction of inter-node traffic that justifies a reassignment, as in Distributed Storm

@@ -50,7 +50,7 @@ from ..forecasting.proactive import SourceForecast
 from ..profiling import Config, Estimator, Profile, compute_config
 from ..profiling.configuration import Scheduler
 from ..profiling.profiles import OnlineProfile
-from ._signals import fullest, signal_knob
+from ._measurements import fullest, signal_knob
 
 
 class Minute(NamedTuple):

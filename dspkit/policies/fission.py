@@ -29,7 +29,7 @@ from ..core import ArgumentError, Decision, FrozenMap, KnobError, PolicyKnobs, S
 from ..core.validation import mapping, number
 from ..etp import held_back
 from ..forecasting import markov
-from ._signals import arrivals, load_knob, shares
+from ._measurements import arrivals, load_knob, shares
 
 NAMES = ("underloaded", "balanced", "overloaded")
 U, B, O = markov.U, markov.B, markov.O

@@ -41,7 +41,7 @@ from ..core import (
     Topology,
     knob,
 )
-from ._signals import fullest
+from ._measurements import fullest
 
 _FULL = 0.9  # busy share from which on an operator stops those upstream
 _BASE = 0.05  # back-pressure that an engine shows without overload

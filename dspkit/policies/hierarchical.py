@@ -37,7 +37,7 @@ from ..core import (
 )
 from ..migration import StormDowntime
 from ._managers import ManagerRequest, ManagerView, ReplicaAction, applied, freeze_tables, known_nodes, plan_action
-from ._signals import signal_knob, uses
+from ._measurements import signal_knob, uses
 from .on_demand import placed
 
 GAINS = FrozenMap({"scale out": 100.0, "migrate": 10.0, "scale in": 1.0})  # the thesis states only their order

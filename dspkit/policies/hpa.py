@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ..core import Decision, FrozenMap, KnobError, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
-from ._signals import mean_use, signal_knob
+from ._measurements import mean_use, signal_knob
 
 _SAME = 1e-9  # tolerance of rounding errors
 

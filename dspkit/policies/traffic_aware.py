@@ -77,6 +77,8 @@ class TrafficAware(PolicyKnobs):
         fixed = {e: state.fixed.get(e, slot) for e, slot in first.items() if e[0] in ends}
         if max((slot[0] for slot in fixed.values()), default=0) >= len(names):  # another cluster than before
             fixed = {e: first[e] for e in fixed}
+        if not any(snapshot.edge_rates.values()) and set(first) == set(snapshot.deployment.placement):
+            return state, Decision(snapshot.deployment, {"rates": "none in this window: it stays"})
         if not state.fixed or not any(snapshot.edge_rates.values()):
             return TrafficAwareState(topology, FrozenMap(fixed)), Decision(
                 deployed(snapshot.deployment, first, names), {"rates": "not known yet: round robin"}

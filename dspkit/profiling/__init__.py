@@ -9,11 +9,10 @@
 (2, 3)
 """
 
-from .configuration import Config, compute_config
+from .configuration import Config, LearnedThreshold, compute_config, learn_threshold, reward
 from .curves import KINDS, Line, Net, Points, fit_curve
 from .estimator import Estimator
 from .profiles import Profile, Samples, errors, learn, load_profile, samples
-from .thresholds import LearnedThreshold, learn_threshold, reward
 
 __all__ = [
     "KINDS", "Config", "Estimator", "LearnedThreshold", "Line", "Net", "Points", "Profile", "Samples", "compute_config",

@@ -8,9 +8,9 @@ The four simulations form a 2 x 2: the folder is the level of detail, the module
 | `records/`: each record is an event | `engine` (with `loop`, `steps`, `relayout`) | `microbatch` |
 
 `Simulator(engine="fluid" | "records")` chooses the row, `Plant(execution="pipelined" | "micro-batch")` the column; all
-four fulfil the protocol in `engine.py`. `system/` describes the cluster (services, nodes, links, faults, pauses), and
-`fitting/` estimates such a description from a recorded run. Everything loads on first use: describing a cluster needs
-no compiler.
+four fulfil the protocol `Engine` in `job.py`. `system/` describes the cluster (services, nodes, links, faults, pauses),
+and `fitting/` estimates such a description from a recorded run. Everything loads on first use: describing a cluster
+needs no compiler.
 """
 
 from __future__ import annotations

@@ -26,11 +26,10 @@ from ..core import (
 from ..core.typing import Array
 from ..core.validation import choice, is_number, whole
 from ..workload import Workload
-from .engine import Engine, WindowSums
 from .fluid.engine import Fluid
 from .fluid.latency import TRACE
 from .fluid.microbatch import Batches
-from .job import Job
+from .job import Engine, Job, WindowSums
 from .layout import IndexedGraph, Layout
 from .system import MetricsOutage, Places, Plant, Scheduler, round_robin
 

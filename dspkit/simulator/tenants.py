@@ -30,10 +30,9 @@ from ..core import (
     prefixed,
 )
 from ..core.typing import Array
-from .engine import Engine, WindowSums
 from .fluid.engine import Fluid, as_latency
 from .fluid.latency import TRACE, latencies
-from .job import Job
+from .job import Engine, Job, WindowSums
 from .layout import IndexedGraph, Layout, places
 from .simulator import Simulator, by_source, snapshot
 from .system import Node, NodeDown, Places, Plant, Scheduler, Service, pauses, round_robin

@@ -28,6 +28,7 @@ from .dataflow import plan as line
 from .dataflow import savepoint
 from .dataflow.checkpoint import Checkpoint
 from .dataflow.state import KEPT
+from .dataflow.task import Stage
 from .errors import CheckpointError, QueryError, SessionError, SinkError, readable
 from .functions import Function, as_pandas
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
@@ -190,7 +191,6 @@ class SparkJob(BackendBase):
         self.topology, self.mode, self.engine = topology, mode, engine
         self.window_s, self.epoch_s = math.ceil(window_s / EVERY_S - 1e-9) * EVERY_S, float(epoch_s)
         self._cluster = master if isinstance(master, SparkCluster) else None
-        self.knobs = frozenset({"parallelism"} | ({"workers"} if self._cluster else set()))
         self.master = self._cluster.url if self._cluster else str(master)
         self._names = line.order(topology)
         self._sources = line.logs(topology, sources)
@@ -253,8 +253,7 @@ class SparkJob(BackendBase):
         self._owned.append(self._collector.close)
         kept, meter = self._checkpoint, self._collector
         stages = line.stages(self.topology, self._functions, self._sources, kept.own, meter.address, self._sinks)
-        queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
-        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
+        plan = self._plan(stages, max_batch_records)
         zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
         warm_up = not zero or self.execution == "pipelined"
@@ -291,6 +290,13 @@ class SparkJob(BackendBase):
         self._before, self._cores = self._collector.totals(), self._workers.reading()
         self._shares = SourceShares(self.topology, {name: i for i, name in enumerate(self._names)}, self._before)
         self._last: Snapshot | None = None
+        self._until_token = ""  # the epoch before the present deployment's first, or the last one that was reported
+
+    def _plan(self, stages: Sequence[Stage], max_batch_records: int) -> QueryPlan:
+        kept = self._checkpoint
+        queries = {i: q for i, name in enumerate(self._names) if (q := self._functions[name].query) is not None}
+        plan = QueryPlan(stages, self._sources, kept.folder, kept.committed, self.epoch_s, max_batch_records, queries)
+        return replace(plan, homes=self._homes, links=self._workers.links())
 
     def _take_slots(self, deployment: Deployment) -> None:
         """Wait for the workers, and reserve the slots that the first deployment needs."""
@@ -300,7 +306,7 @@ class SparkJob(BackendBase):
             self._deployment = self._wanted = self._present = self._check(deployment)
             self._reserve(self._deployment)
         self._owned.append(lambda: session.reserve(self._workers, 0))
-        self._workers.scale_up(self._deployment.workers)
+        self._workers.scale_up(self._workers.names(self._deployment))
 
     def _identify(self, identity: dict[str, Any]) -> None:
         """Mark the checkpoint as this job's, filled from the savepoint if there is one."""
@@ -362,6 +368,9 @@ class SparkJob(BackendBase):
             log.warning("micro-batches without dspkit's jar, instead of real-time mode: %s", why)
             self.mode = "microbatch"
         self.engine = "jar" if why is None else "plain"
+        self.knobs = frozenset({"parallelism", *(("workers",) if self._cluster else ())})
+        if self._cluster and self.execution == "pipelined":  # in micro-batches operators take turns
+            self.knobs |= {"placement"}
         if why is not None and any(function.query for function in self._functions.values()):
             raise SessionError(
                 f"an operator that is a query, without dspkit's jar: {why}",
@@ -438,6 +447,7 @@ class SparkJob(BackendBase):
             commits=self._own_clock(after.commits),
         )
         made = snapshot(self.topology, self._names, window, self._before, after, self._shares)
+        self._warn_of_places(after)
         self._before, self._end, self._cores = after, end, cores
         self._last = made.following(self._last, self.topology.edges)
         return self._last
@@ -482,11 +492,12 @@ class SparkJob(BackendBase):
             if wanted is not self._wanted or not self._runs():
                 return
             try:
-                self._workers.scale_up(wanted.workers)
-                self._deployment = wanted
+                workers = self._workers.names(wanted)
+                self._workers.scale_up(workers)
+                self._deployment, self._until_token = wanted, self._collector.totals().token
                 self._collector.disturb()
                 self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
-                self._workers.drain(wanted.workers)
+                self._workers.drain(workers)
                 self._draining = time.time()
                 if not self._supervisor.rescale(self._k(), _RESCALE_S) and self._runs():
                     log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
@@ -634,6 +645,35 @@ class SparkJob(BackendBase):
             spent={n: (c.get("wait", 0.0), c.get("busy", 0.0), c.get("blocked", 0.0)) for n, c in counts.items()},
         )
 
+    def places(self) -> dict[tuple[str, int], str]:
+        """Return the worker on which each instance runs, as its own task says; empty without a SparkCluster.
+
+        Examples
+        --------
+        >>> job.places()  # doctest: +SKIP
+        {('read', 0): 'worker-1', ('upper', 0): 'worker-2', ('print', 0): 'worker-1'}
+        """
+        return self._worker_by_instance(self._collector.totals())
+
+    def _worker_by_instance(self, totals: Totals) -> dict[tuple[str, int], str]:
+        return {(self._names[i], j): worker for (i, j), worker in sorted(totals.workers.items())}
+
+    def _warn_of_places(self, totals: Totals) -> None:
+        """Report instances that Spark has put elsewhere, once per deployment: it prefers a slot to waiting for long."""
+        if totals.token == self._until_token:
+            return
+        runs, asked = self._worker_by_instance(totals), self._deployment.placement
+        if wrong := [f"{o}[{i}]" for (o, i), worker in asked.items() if runs.get((o, i), worker) != worker]:
+            log.warning("not on the worker that the deployment names: %s; see places()", ", ".join(wrong))
+            self._until_token = totals.token
+
+    def _homes(self) -> str:
+        """Return the executors on which the instances are to run now, as Java reads them."""
+        return self._workers.homes(self._places(self._deployment))
+
+    def _places(self, deployment: Deployment) -> tuple[tuple[str, ...], ...]:
+        return line.places(self._names, deployment, self._workers.names(deployment), self._workers.cores)
+
     def _needs(self, deployment: Deployment) -> int:
         """Return the slots without which nothing runs."""
         return deployment.instances if self.execution == "pipelined" else 1
@@ -651,10 +691,12 @@ class SparkJob(BackendBase):
         if self._cluster and isinstance(deployment, Deployment) and deployment.workers is None:
             deployment = replace(deployment, workers=self.deployment.workers)
         slots = self._workers.slots(getattr(deployment, "workers", None))
-        return line.runnable(
+        checked = line.runnable(
             *(self.topology, self._functions, self._sources, deployment),
             *(slots, self.execution, self.knobs, self._workers.taken),
         )
+        self._places(checked)
+        return checked
 
     def _runs(self) -> bool:
         return self._open and self._supervisor.failed is None

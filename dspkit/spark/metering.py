@@ -72,7 +72,13 @@ class Clock:
     memory: Callable[[], int] = memory_bytes
 
 
+def worker_number() -> int:
+    """Return the number of the cluster's worker that this task runs on; 0 elsewhere."""
+    return int(os.environ.get(WORKER, "-0").rpartition("-")[2])
+
+
 CLOCK = Clock()
+WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker
 _CODE = 32  # bytes of the code in front of a reading
 _LONGEST = 30_000  # bytes of a traceback in a datagram, which can have 65,507
 _ENTRIES = 1_000  # counters, and partitions of a log, in one datagram
@@ -109,6 +115,8 @@ class Meter:
         self._address, self._clock = address, clock
         run = address.run if address is not None else 0
         self._about = about | {"pid": os.getpid(), "host": socket.gethostname(), "run": run}
+        if WORKER in os.environ:  # of a SparkCluster
+            self._about["worker"] = os.environ[WORKER]
         self._lock = threading.Lock()  # of times and latencies, so that a reading in between is of one moment
         self._spent = [0.0, 0.0, 0.0]
         self._doing, self._since = WAIT, clock.elapsed()
@@ -266,6 +274,7 @@ class Totals:
     gaps: list[tuple[float, float]] = field(default_factory=list)  # no task ran, for a change or failure: from, to
     commits: list[tuple[float, float]] = field(default_factory=list)  # no task ran, as an epoch was committed
     token: str = ""
+    workers: dict[tuple[int, int], str] = field(default_factory=dict)  # by operator and instance of the newest token
 
 
 @dataclass(frozen=True)
@@ -329,8 +338,11 @@ class Collector:
             now, newest = self._totals, self._tokens[-1] if self._tokens else ""
             epoch: dict[int, Counter[str]] = {}
             tasks: Counter[int] = Counter()
+            workers: dict[tuple[int, int], str] = {}
             for (token, operator, task), reading in self._last.items():
                 if token == newest:
+                    if "worker" in reading:
+                        workers[operator, int(task.partition(".")[0])] = reading["worker"]
                     sums = epoch.setdefault(operator, Counter())
                     sums.update(reading["counts"])
                     sums.update(_by_instance(reading["counts"], task))
@@ -341,7 +353,7 @@ class Collector:
             failed = self.restarts() != self._restarted
             if newest and (failed or not tasks.total()) and self._clock.now() > self._ends:  # it has not ended yet
                 (gaps if failed or self._disturbed else commits).append((self._ends, self._clock.now()))
-            return Totals(operators, epoch, read_to, tasks, gaps, commits, newest)
+            return Totals(operators, epoch, read_to, tasks, gaps, commits, newest, workers)
 
     @property
     def parallelism(self) -> list[int]:

@@ -14,8 +14,6 @@ Each rule is a function, so that a test suite shows one line per rule:
 
 from __future__ import annotations
 
-from .backend_contract import BACKEND_CHECKS, check_backend
-from .contract import ContractError
-from .policy_contract import POLICY_CHECKS, check_policy, decisions_fit
+from .contracts import BACKEND_CHECKS, POLICY_CHECKS, ContractError, check_backend, check_policy, decisions_fit
 
 __all__ = ["BACKEND_CHECKS", "POLICY_CHECKS", "ContractError", "check_backend", "check_policy", "decisions_fit"]

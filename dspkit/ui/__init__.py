@@ -1,13 +1,12 @@
 """Views for notebooks, with sliders, buttons and charts. The only package that imports ipywidgets."""
 
 from .comparison import Compare, CompareSettings
-from .etp_picker import EtpPicker
 from .explorer import Explorer
+from .graph import EtpPicker, TopologySettings, TopologyView
 from .lesson import Lesson
 from .live import Live
 from .sensitivity import Sensitivity
 from .settings import LiveSettings, Settings
-from .topology import TopologySettings, TopologyView
 
 __all__ = [
     "Compare", "CompareSettings", "EtpPicker", "Explorer", "Lesson", "Live", "LiveSettings", "Sensitivity", "Settings",

@@ -21,8 +21,7 @@ from ..core import ArgumentError, FrozenMap, History, Policy, call
 from ..experiment import Experiment, policy_of
 from ..policies import available
 from ..simulator.system.plant import OWN
-from .choices import Loads, Plants
-from .controls import ROOM, WIDE, Errors, Panel, read_control, slider
+from .controls import ROOM, WIDE, Errors, Loads, Panel, Plants, read_control, slider
 from .run import BackgroundTask
 from .settings import OnApplication, application_code, imports, loop_arguments
 from .view import heading, settings_box, show_beside, show_plot

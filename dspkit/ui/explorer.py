@@ -18,8 +18,7 @@ from ..core import ArgumentError, Backend, BackendError, FrozenMap, History, Pol
 from ..experiment import SIDES, application_of, changed_parts, label_of
 from ..policies.on_demand import Request, ScaleOut
 from ..workload import Workload
-from .choices import Loads, Plants, carried
-from .controls import ROOM, WIDE, close, read_control, slider
+from .controls import ROOM, WIDE, Loads, Plants, carried, close, read_control, slider
 from .live import Live
 from .run import Run
 from .settings import GIVEN, Settings, dials

@@ -19,7 +19,7 @@ import numpy as np
 
 from dspkit import placement
 from dspkit.apps import App, log_processing, storm_word_count, tag_and_count
-from dspkit.apps.distributed_storm import ENDS, ends
+from dspkit.apps.nardelli import ENDS, ends
 from dspkit.core import History, Policy
 from dspkit.experiment import run
 from dspkit.placement.distributed_storm import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 STEPS, WINDOW_S = 160, 30.0
 DRAWS = (0, 1, 2, 3, 4, 5, 6, 7)
-PROCESSES = 3  # see apps/distributed_storm.py
+PROCESSES = 3  # see apps/nardelli.py
 AIMS = {"springs": "energy", "springs, skip_local": "energy", "Rizou": "usage", "Xu": "traffic"}
 CHANGES = {"mean": "mean_ms", "median": "median_ms", "traffic": "traffic_per_s"}
 

@@ -22,7 +22,7 @@ from dspkit.forecasting import AutoRegression
 from dspkit.policies.elysium import Elysium, Joint
 from dspkit.policies.static import Static
 from dspkit.profiling import Estimator, LearnedThreshold, Profile, compute_config, learn, learn_threshold
-from dspkit.profiling.thresholds import CANDIDATES
+from dspkit.profiling.configuration import CANDIDATES
 from dspkit.simulator import Cluster
 from dspkit.workload import Sine, Workload
 

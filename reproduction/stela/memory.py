@@ -25,9 +25,8 @@ from dspkit.core import Deployment, run
 from dspkit.etp import convergence_s
 from dspkit.policies.on_demand import ScaleIn, ScaleOut
 from dspkit.simulator import Scheduler, Simulator
-from dspkit.simulator.engine import Engine
 from dspkit.simulator.fluid.engine import Fluid
-from dspkit.simulator.job import Job
+from dspkit.simulator.job import Engine, Job
 from dspkit.simulator.layout import IndexedGraph, Layout
 
 from .study import by_lot, carried_out, strategies, throughput

@@ -15,8 +15,8 @@ from dspkit import apps
 from dspkit.apps import App, Live, nexmark, rehearse
 from dspkit.apps import autrascale as ads
 from dspkit.apps import autrascale as store
-from dspkit.apps import distributed_storm as logs
 from dspkit.apps import fission as tweets
+from dspkit.apps import nardelli as logs
 from dspkit.apps import taxi_routes as trips
 from dspkit.apps.live import draw, forget, share
 from dspkit.core import DspkitError

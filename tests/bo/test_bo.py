@@ -31,7 +31,7 @@ from dspkit.bo import (
     stop_threshold,
 )
 from dspkit.bo.gp import FITTERS
-from dspkit.bo.prior import KINDS, prior_mean
+from dspkit.bo.search import PRIORS, prior_mean
 from dspkit.bo.transfer import blend, predicted, recommend
 from dspkit.core import ArgumentError, CapacityError, FileError, KnobError, MetricError, NotFoundError
 
@@ -370,7 +370,7 @@ def test_prior_means():
         assert monotone([k]) - cost >= monotone([(2, 3)]) - 0.2 - 1e-12
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PRIORS)
 def test_every_prior_passes_through_its_samples(kind):
     box, random = Lattice((2, 3), 20), np.random.default_rng(1)
     samples = [Sample(tuple(k), 0.8 + 0.05 * random.standard_normal(), 0.1) for k in box.draw(random, 8).tolist()]

@@ -22,13 +22,13 @@ from dspkit.bo import (
     score,
     stop_threshold,
 )
-from dspkit.bo.prior import prior_mean
+from dspkit.bo.search import prior_mean
 from dspkit.bo.transfer import blend, recommend
 from dspkit.core import DspkitError, FileError
 from dspkit.plots import posterior, scores
 from dspkit.policies.autrascale import AuTraScale
 from dspkit.policies.drs import allocate, network_time, operator_time
-from dspkit.ui.lessons.scorer import base_of
+from dspkit.ui.lessons.search import base_of
 
 BOX, NAN, INF = Lattice((2, 3), 9), math.nan, math.inf
 SOME = [Sample((2, 3), 0.8, 0.1), Sample((9, 9), 0.9, 0.05)]

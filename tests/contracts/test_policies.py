@@ -10,7 +10,7 @@ from dspkit.policies import _template
 from dspkit.policies import guards as wrappers
 from dspkit.simulator import Plant, Service
 from dspkit.testing import POLICY_CHECKS
-from dspkit.testing.policy_contract import CHAIN
+from dspkit.testing.contracts import CHAIN
 
 ALL = [
     *(policies.get(name)() for name in policies.available()),

@@ -24,7 +24,7 @@ from dspkit.placement.heuristics.decomposition import (
 from dspkit.placement.heuristics.greedy import PinnedProblem, greedy, penalties
 from dspkit.placement.heuristics.local_search import Search, local_search, tabu_search
 from dspkit.placement.objective import weighted_costs
-from dspkit.placement.solvers.highs import relaxation
+from dspkit.placement.solvers.integer_program import relaxation
 
 UNIT = Ranges((0.0, 1.0), (-1.0, 0.0), (0.0, 100.0))
 ALL = Weights(1 / 3, 1 / 3, 1 / 3)

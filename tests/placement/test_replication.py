@@ -19,8 +19,7 @@ from dspkit.placement.metrics import single_objective
 from dspkit.placement.replication.options import options
 from dspkit.placement.replication.program import replica_program
 from dspkit.placement.replication.solve import feasible
-from dspkit.placement.solvers.highs import optimum
-from dspkit.placement.solvers.program import Rows
+from dspkit.placement.solvers.integer_program import Rows, optimum
 from replicas import answer, small
 
 RANGES = Ranges((0.05, 0.5), (-0.5, 0.0), (0.0, 5000.0), (3.0, 12.0))

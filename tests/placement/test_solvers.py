@@ -202,7 +202,7 @@ def test_own_solver_equals_the_integer_program_where_search_cannot_reach(sizes, 
 
 
 def test_paths_and_potentials_are_the_same_program():
-    from dspkit.placement.solvers.highs import highs
+    from dspkit.placement.solvers.integer_program import highs
 
     problem = layered(1, 3, 2, 1, nodes=9)
     costs = metric_costs(problem, "response_s")
@@ -211,7 +211,7 @@ def test_paths_and_potentials_are_the_same_program():
 
 
 def test_counts_of_the_program():
-    from dspkit.placement.solvers.program import program
+    from dspkit.placement.solvers.integer_program import program
 
     app = replicated_application(2)
     problem = Problem(app, gaussian_network(5))
@@ -375,7 +375,7 @@ def test_more_candidates_are_never_worse():
 
 
 def test_the_relaxation_bounds_the_optimum():
-    from dspkit.placement.solvers.highs import relaxation
+    from dspkit.placement.solvers.integer_program import relaxation
 
     free = placement.example("A free")
     for aim, bound in (("usage", 0.0), ("response_s", 0.028)):  # the card's figures

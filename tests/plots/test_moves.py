@@ -3,7 +3,7 @@
 import pytest
 
 from dspkit import Deployment, History, Simulator, Topology, apps, plots, run, workload
-from dspkit.apps.distributed_storm import ends
+from dspkit.apps.nardelli import ends
 from dspkit.core import MetricError
 from dspkit.placement.distributed_storm import thesis_cluster
 from dspkit.policies.distributed_storm import DistributedStorm

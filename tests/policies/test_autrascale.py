@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dspkit import Deployment, Latency, OperatorMetrics, Simulator, Snapshot, Topology, control_loop, workload
 from dspkit.bo import Library, Model, Sample
 from dspkit.core import ArgumentError
-from dspkit.policies._runs import DeploymentRun, merge_stretches
+from dspkit.policies._measurements import DeploymentRun, merge_stretches
 from dspkit.policies.autrascale import AuTraScale, ThroughputTrial, best, verdict
 from dspkit.testing.strategies import plants, topologies
 

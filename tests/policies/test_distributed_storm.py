@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, Topology, apps, run
-from dspkit.apps.distributed_storm import ends
+from dspkit.apps.nardelli import ends
 from dspkit.core import ArgumentError, DeploymentError, InfeasibleError
 from dspkit.placement.coordinates import Coordinate, embed, median, springs, update
 from dspkit.placement.distributed_storm import (
@@ -23,7 +23,7 @@ from dspkit.placement.distributed_storm import (
     thesis_cluster,
     traffic,
 )
-from dspkit.placement.distributed_storm.adaptive import AxisWeights, distances, load, relative_distance, worth_moving
+from dspkit.placement.distributed_storm.schedulers import AxisWeights, distances, load, relative_distance, worth_moving
 from dspkit.policies.distributed_storm import DistributedStorm
 from dspkit.policies.traffic_aware import TrafficAware
 

@@ -27,7 +27,7 @@ RECORDED = Path(__file__).parent / "recorded"
 JOBS = {  # what the backend of each recording can change
     "waiting": frozenset({"parallelism"}),
     "burning": frozenset({"parallelism"}),
-    "cluster": frozenset({"parallelism", "workers"}),
+    "cluster": frozenset({"parallelism", "workers", "placement"}),
 }
 STEP_S = 10.0  # the load trebles: one instance of flat_map processes 1,000 of 1,800 lines/s
 WITHIN_S = 30.0  # 15 windows: the time after it in which a policy has to ask for more
@@ -38,6 +38,8 @@ NO_SCALER = {  # what policies that do not promise to keep up say instead
     "migrate": "waits for a request",
     "rebalance": "waits for a request",
 }
+
+PLACERS = {"distributed_storm", "traffic_aware"}  # they decide where instances run, not how many there are
 
 
 @pytest.fixture(scope="module", params=JOBS)
@@ -84,6 +86,14 @@ def test_a_live_job_that_falls_behind_gets_more_instances(name: str, job: tuple[
     played = _played(policy, history)
     if name in NO_SCALER:
         assert all(d.deployment == s.deployment and NO_SCALER[name] in str(d.why["rule"]) for s, d in played)
+        return
+    if name in PLACERS:
+        decided = [(s, d) for s, d in played if d.deployment != s.deployment]
+        assert decided
+        for s, d in decided:
+            assert d.deployment.parallelism == s.deployment.parallelism
+            assert len(d.deployment.placement) == d.deployment.instances
+            assert set(d.deployment.placement.values()) <= set(s.nodes)
         return
     wishes = [
         s.t

@@ -19,7 +19,7 @@ from dspkit.placement.distributed_storm import (
     thesis_cluster,
     traffic,
 )
-from dspkit.placement.distributed_storm.adaptive import (
+from dspkit.placement.distributed_storm.schedulers import (
     AxisWeights,
     distances,
     nearest,

@@ -9,8 +9,8 @@ import pytest
 from dspkit.placement import Application, Downtime, Limits, Network, Problem, Replication, Weights, loss, metrics, solve
 from dspkit.placement.datasets import replica_example
 from dspkit.placement.metrics import limited_objective
-from dspkit.placement.replication.elastic import elastic_program, one_step
 from dspkit.placement.replication.options import multisets, neighbours, options
+from dspkit.placement.replication.solve import elastic_program, one_step
 from replicas import taxi
 
 NODES = "abcd"

@@ -176,7 +176,7 @@ def test_h7_relaxed_corner(monkeypatch):
     corner = Problem(app, network, {"s": "0", "t": "0"})
     assert middle(relaxed(corner, W["a"], Ranges((0, 1), (-1, 0), (0, 1)), neighbours=0)) == (2,)
     halves = np.array([[1, 0, 0], [0, 0.5, 0.5], [1, 0, 0]])
-    monkeypatch.setattr("dspkit.placement.solvers.highs.relaxation", lambda *_: (halves, 0.0))
+    monkeypatch.setattr("dspkit.placement.heuristics.decomposition.relaxation", lambda *_: (halves, 0.0))
     drawn = [relaxed(corner, W["a"], Ranges((0, 1), (-1, 0), (0, 1)), neighbours=0, seed=seed) for seed in range(12)]
     assert {middle(found) for found in drawn} == {(2,)}
     assert {found.details["nodes"] for found in drawn} == {2, 3}

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import live
 from dspkit import Deployment, History, Topology, policies, profiling, run, workload
@@ -25,6 +28,7 @@ from dspkit.core import ArgumentError, DeploymentError
 from dspkit.etp import rebalance
 from dspkit.policies.on_demand import ScaleOut
 from dspkit.spark import ClusterError, SessionError, SparkCluster, SparkJob, arrow, keyed
+from dspkit.spark.dataflow.plan import places
 from dspkit.spark.runtime import processes, session
 from sockets import Watch
 
@@ -64,7 +68,7 @@ def test_workers_and_parallelism_move_each_on_its_own_and_nothing_is_lost(
     """ELYSIUM's two decisions, one without the other and both at once."""
     application = spark.sparkContext.applicationId
     with _job(cluster, spark, 1500, 50, checkpoint=tmp_path) as job:
-        assert job.knobs == {"parallelism", "workers"}
+        assert job.knobs == {"parallelism", "workers", "placement"}
         start = job.observe().deployment
         assert start.workers == 1
         for change in (
@@ -305,11 +309,88 @@ def test_a_port_that_is_taken_is_one_readable_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"workers": 0}, {"workers": 1.5}, {"cores": -1}, {"cores": True}, {"port": 80}, {"memory": "much"}]
+    "wrong",
+    [
+        *({"workers": 0}, {"workers": 1.5}, {"cores": -1}, {"cores": True}, {"port": 80}, {"memory": "much"}),
+        *(
+            {"delays": {("worker-1", "worker-1"): 1.0}},
+            {"delays": {("worker-1", "b"): 1.0}},
+            {"delays": {"worker-1": 1.0}},
+        ),
+        *({"delays": {("worker-1", "worker-2"): -1.0}}, {"rates": {("worker-1", "worker-2"): 0.0}}),
+        {"rates": {("worker-1", "worker-2"): "fast"}},
+    ],
 )
 def test_a_cluster_that_cannot_be_is_refused_before_it_starts(wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
         SparkCluster.local(**wrong)
+
+
+NAMES = ("read", "work", "count")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_instances_run_where_the_deployment_says_and_nothing_is_lost(
+    cluster: SparkCluster, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Random placements, whole and in part, while workers are added and removed by name."""
+    chance = random.Random(5)
+    with _job(cluster, spark, 500, 50, checkpoint=tmp_path) as job:
+        job.deploy(replace(job.deployment, workers=2))
+        for _ in range(6):
+            first, *others = cluster.workers
+            k = {name: chance.randint(1, 3) for name in NAMES}
+            asked = {
+                (n, i): chance.choice([first, *others]) for n in NAMES for i in range(k[n]) if chance.random() < 0.8
+            }
+            job.deploy(replace(job.deployment.scaled(k), placement=asked))
+            job.observe()
+            every = {(n, i) for n in NAMES for i in range(k[n])}
+            _until(
+                lambda every=every: (
+                    set(job.places()) == every and job.places().items() >= job.deployment.placement.items()
+                )
+            )
+        for wrong, reason in (
+            ({("read", 0): "worker-99"}, "worker-99"),
+            ({("work", i): first for i in range(CORES + 1)}, f"more than {CORES} instances"),
+        ):
+            with pytest.raises(DeploymentError, match=reason):
+                job.deploy(replace(job.deployment.scaled({"work": CORES + 1}), placement=wrong))
+        # The worker that leaves is the one on which nothing is placed; one that comes has the name of its placement.
+        last = others[-1]
+        here = {(n, 0): last for n in NAMES}
+        job.deploy(replace(job.deployment.scaled(dict.fromkeys(NAMES, 1)), placement=here, workers=1))
+        assert cluster.workers == (last,)
+        job.deploy(replace(job.deployment, placement=here | {("work", 0): "worker-1"}, workers=2))
+        assert set(cluster.workers) == {last, "worker-1"}
+        _until(lambda: job.places() == here | {("work", 0): "worker-1"})
+        job.deploy(replace(job.deployment, placement={(n, 0): "worker-1" for n in NAMES}, workers=1))
+        assert job.restarts == 0
+    assert "not on the worker" not in caplog.text
+    assert live.each_once(tmp_path) > 500
+
+
+@given(st.data())
+def test_places_are_those_asked_for_and_the_rest_where_slots_are_free(data: st.DataObject) -> None:
+    workers = [f"worker-{i}" for i in range(1, data.draw(st.integers(2, 4)))]
+    slots = data.draw(st.integers(1, 4))
+    k = {name: data.draw(st.integers(1, 4)) for name in NAMES}
+    every = [(name, i) for name in NAMES for i in range(k[name])]
+    asked = data.draw(st.dictionaries(st.sampled_from(every), st.sampled_from(workers), min_size=1))
+    deployment = Deployment(k, placement=asked)
+    most = max(Counter(asked.values()).values())
+    if most > slots:
+        with pytest.raises(DeploymentError, match=f"more than {slots} instances"):
+            places(NAMES, deployment, workers, slots)
+        return
+    found = places(NAMES, deployment, workers, slots)
+    where = {(name, i): worker for name, each in zip(NAMES, found, strict=True) for i, worker in enumerate(each)}
+    assert set(where) == set(every)
+    assert asked.items() <= where.items()
+    if len(every) <= slots * len(workers):
+        assert max(Counter(where.values()).values()) <= slots
 
 
 def test_workers_are_no_knob_without_a_cluster() -> None:

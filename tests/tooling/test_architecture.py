@@ -79,7 +79,7 @@ def test_only_one_part_imports_the_library(library, owner):
 
 
 # The contract that states must survive pickling pickles what it made itself.
-@pytest.mark.parametrize("name", sorted(set(_source.modules()) - {"dspkit.testing.policy_contract"}))
+@pytest.mark.parametrize("name", sorted(set(_source.modules()) - {"dspkit.testing.contracts"}))
 def test_nothing_unpickles_or_evaluates(name):
     called = {
         n.func.id for n in ast.walk(_source.tree(name)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
@@ -91,7 +91,7 @@ def test_nothing_unpickles_or_evaluates(name):
 
 def test_the_house_stays_in_order():
     """The limits of `python -m benchmarks house` that need no run."""
-    assert len(_source.modules()) <= 310
+    assert len(_source.modules()) <= 290
     assert len(_source.single_readers()) <= 15
     assert len(_source.repeated_classes()) <= 10
 
@@ -111,6 +111,14 @@ def test_importing_dspkit_and_its_types_loads_nothing_heavy():
     code = "import sys, dspkit; dspkit.Topology, dspkit.run, dspkit.Plant; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {name.split(".")[0] for name in out.split()} & set(HEAVY)
+
+
+def test_applications_load_neither_engines_nor_solvers():
+    """Each Python worker of Spark imports them, with the functions that it runs."""
+    code = "import sys, dspkit.apps; dspkit.apps.available(); print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "dspkit.apps.nardelli" in out.split()
+    assert not {name.split(".")[0] for name in out.split()} & {"numba", "scipy", "pandas", "pyspark"}
 
 
 def test_a_run_and_its_policies_load_no_learning_library_and_no_spark():

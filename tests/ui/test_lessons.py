@@ -2,13 +2,14 @@
 
 import pkgutil
 from dataclasses import replace
+from importlib import import_module
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from dspkit import report, ui
-from dspkit.core import call, knobs_of
+from dspkit.core import Knobs, call, knobs_of
 from dspkit.plots import PLOTLY_MIME
 from dspkit.ui import lessons
 
@@ -16,9 +17,14 @@ ALL = [lessons.Waiting(records=1000), lessons.Contention(), lessons.Fault()]
 ALL += [lessons.Scorer(), lessons.Transfer(), lessons.Symbiosis(), lessons.Placement(nodes=16), lessons.Elasticity()]
 
 
-def test_each_file_is_a_lesson_that_is_exported():
-    files = {m.name for m in pkgutil.iter_modules(lessons.__path__)}
-    assert files == {name.lower() for name in lessons.__all__}
+def test_each_lesson_of_the_package_is_exported():
+    modules = [import_module(f"{lessons.__name__}.{m.name}") for m in pkgutil.iter_modules(lessons.__path__)]
+    found = {name for module in modules for name, thing in vars(module).items() if _is_lesson(thing, module)}
+    assert found == set(lessons.__all__)
+
+
+def _is_lesson(thing, module):
+    return isinstance(thing, type) and issubclass(thing, Knobs) and thing.__module__ == module.__name__
 
 
 @pytest.mark.parametrize("lesson", ALL, ids=lambda lesson: type(lesson).__name__)

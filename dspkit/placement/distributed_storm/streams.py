@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from ...core import Deployment, Edge, InfeasibleError, Snapshot, Topology, instances_of
 from ..problem import Application, Network, Problem
-from .adaptive import Slot
 from .cluster import Executor, StormCluster, Worker
+from .schedulers import Slot
 
 
 def streams(

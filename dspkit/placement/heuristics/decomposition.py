@@ -23,7 +23,7 @@ from ..metrics import Ranges, Weights
 from ..objective import Costs, equal_operators, weighted_costs
 from ..problem import Application, Network, Placement, Problem
 from ..solution import Solution
-from ..solvers.highs import relaxation
+from ..solvers.integer_program import relaxation
 from ..solvers.solve import minimise
 from .greedy import PinnedProblem, penalties, symmetric
 

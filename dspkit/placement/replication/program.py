@@ -22,7 +22,7 @@ import numpy as np
 
 from ...core.typing import Array
 from ..metrics import Limits, Objective
-from ..solvers.program import LinearProgram, Rows
+from ..solvers.integer_program import LinearProgram, Rows
 from .options import Options, Pairs, listable
 
 

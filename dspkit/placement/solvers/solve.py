@@ -34,8 +34,7 @@ from ..metrics import (
 )
 from ..objective import AIMS, Costs, along, chain_of, equal_operators, folded, metric_costs, weighted_costs
 from ..problem import Problem
-from ..replication.elastic import reoptimise
-from ..replication.solve import replica_ranges, solve_replicas
+from ..replication.solve import reoptimise, replica_ranges, solve_replicas
 from ..solution import Clock, Progress, Solution, Watch, limits_allowed
 from .branch_and_bound import branch
 from .chain import chain as by_labels
@@ -285,7 +284,7 @@ def minimise(
         return brute_force(problem, costs)
     limits: dict[str, Any] = {"time_limit_s": time_limit_s, "gap": gap, "progress": progress}
     if solver == "highs":
-        from .highs import highs
+        from .integer_program import highs
 
         return highs(problem, costs, **limits)
 

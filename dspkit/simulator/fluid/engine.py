@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core import Latency, queueing
 from ...core.typing import Array
-from ..engine import SHARES, WindowSums
+from ..job import SHARES, WindowSums
 from ..layout import IndexedGraph, Layout, busiest_share
 from .kernel import play_fluid
 from .latency import TRACE, Theory, curves, extended, latencies
@@ -16,7 +16,7 @@ from .state import FluidParameters, FluidState, FluidSums
 
 
 class Fluid:
-    """A pipelined job as a fluid; `engine.Engine` documents its methods."""
+    """A pipelined job as a fluid; `job.Engine` documents its methods."""
 
     def __init__(self, graph: IndexedGraph, layout: Layout):
         n, nodes = len(layout.instances), len(layout.cores)

@@ -18,7 +18,7 @@ import numpy as np
 from ...core import Latency, queueing
 from ...core.jit import compiled
 from ...core.typing import Array
-from ..engine import SHARES, WindowSums
+from ..job import SHARES, WindowSums
 from ..layout import IndexedGraph, Layout, busiest_share
 
 PAUSE, LEFT, LENGTH, SINCE, WAIT, SPREAD, AREA = range(7)  # of `clock`: see FluidBatchState
@@ -38,7 +38,7 @@ class FluidBatchState(NamedTuple):
 
 
 class FluidBatchSums(NamedTuple):
-    """Sums over a window; see `engine.WindowSums`."""
+    """Sums over a window; see `job.WindowSums`."""
 
     arrived: Array
     done: Array
@@ -189,7 +189,7 @@ def advance(
 
 
 class Batches:
-    """A micro-batch job as a fluid; `engine.Engine` documents its methods."""
+    """A micro-batch job as a fluid; `job.Engine` documents its methods."""
 
     def __init__(
         self, graph: IndexedGraph, layout: Layout, trigger_s: float, overhead_s: float, max_batch_records: float

@@ -38,7 +38,7 @@ class FluidState(NamedTuple):
 
 
 class FluidSums(NamedTuple):
-    """Sums over a window; see `engine.WindowSums`.
+    """Sums over a window; see `job.WindowSums`.
 
     `queued`: record-seconds in the queue; `waits`: record-seconds that the records waited which left it; `flow`: mass
     that ended, seconds stopped, mass lost.

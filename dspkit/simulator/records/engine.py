@@ -23,7 +23,7 @@ import numpy as np
 
 from ...core import BackendError
 from ...core.typing import Array
-from ..engine import WindowSums
+from ..job import WindowSums
 from ..layout import IndexedGraph, Layout
 from .loop import play_records
 from .relayout import book_progress, changed, freeze, lose, suspend_instances
@@ -35,7 +35,7 @@ _SLOT = RECORD.itemsize + 12  # bytes per record, with its entry in the heap
 
 
 class RecordEngine:
-    """A pipelined job record by record. `arrivals` are "poisson", or "even" with constant gaps; see `engine.Engine`."""
+    """A pipelined job record by record. `arrivals` are "poisson", or "even" with constant gaps; see `job.Engine`."""
 
     def __init__(self, graph: IndexedGraph, layout: Layout, random: np.random.Generator, arrivals: str = "poisson"):
         self._graph, self._random, self._even = graph, random, arrivals == "even"

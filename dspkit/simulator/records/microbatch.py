@@ -32,7 +32,7 @@ import numpy as np
 from ...core import BackendError
 from ...core.jit import allocation_free
 from ...core.typing import Array
-from ..engine import WindowSums
+from ..job import WindowSums
 from ..layout import IndexedGraph, Layout
 from .loop import next_tick
 from .state import FEED, OCTAVES, PER_OCTAVE, fields, rise, sink

@@ -20,7 +20,7 @@ import numpy as np
 from ...core import Latency
 from ...core.jit import allocation_free, inlined
 from ...core.typing import Array
-from ..engine import SHARES
+from ..job import SHARES
 from .state import BLOCKED, FINEST, IDLE, OCTAVES, PER_OCTAVE, SENDING, SHARING, TIMED, put
 
 

@@ -1,10 +1,10 @@
 """The wire format between operators: frames, small Arrow batches with an address.
 
-Spark moves rows of five columns: the operator that a frame is for, the one that it is from, the instance that it is
-for, the records themselves in Arrow's own format, and the most records that a frame should hold there, which is -1 for
-the frame of a watermark (`watermarks.py`). So a frame costs
-Spark as much as one row, whatever its size; each edge has a schema of its own; and a frame arrives as soon as it is
-sent, where rows would wait until a batch of them is full.
+Spark moves rows of five columns: the operator that a frame is for, the one that it is from (and on a cluster of ours
+the number of the worker where that ran), the instance that it is for, the records themselves in Arrow's own format, and
+the most records that a frame should hold there, which is -1 for the frame of a watermark (`watermarks.py`). So a frame
+costs Spark as much as one row, whatever its size; each edge has a schema of its own; and a frame arrives as soon as it
+is sent, where rows would wait until a batch of them is full.
 
 A frame costs as much as some hundred records, so frames must not become small. Without a key they are assigned whole,
 in turn; a receiver merges those that wait (`runs`). Neither makes frames that keep the job's slowest instance busy for
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 WIRE = "_to int, _from int, _p int, _frame binary, _most int"  # as a schema of Spark
 END = -1  # receiver of the row that ends the input, as in Gather.java
+OPERATOR = (1 << 12) - 1  # bits of `_from` that name the operator; those above name the worker, as in Links.java
 STAMPS = ("_event", "_read")  # event time of a record, and when it left its log: microseconds
 WORK_S = 0.02  # work of a frame for the slowest instance
 FEWEST = 32  # records that may be in one frame, however long they take

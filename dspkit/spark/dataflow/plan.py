@@ -4,7 +4,7 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,8 @@ Source = TraceSource | LogSource
 
 _UNTOUCHED = {
     "workers": "start the job on a SparkCluster, whose workers can be added and removed",
-    "placement": "Spark places tasks itself; for a policy that names machines: places='no'",
+    "placement": "start the job in real-time mode on a SparkCluster, whose workers are the places; for a policy that "
+    "names machines otherwise: places='no'",
     "settings": "leave the settings unchanged",
 }
 
@@ -361,6 +362,41 @@ def identity(
         "logs": {name: source.log for name, source in sources.items() if isinstance(source, LogSource)},
         "key groups": GROUPS,
     }
+
+
+def places(
+    names: Sequence[str], deployment: Deployment, workers: Sequence[str], slots: int
+) -> tuple[tuple[str, ...], ...]:
+    """Return the worker of each instance, by operator in this order; nothing without a placement: Spark chooses then.
+
+    Instances without a placement of their own go where the most slots are free, so that they take none of another's.
+    """
+    if not deployment.placement:
+        return ()
+    free = dict.fromkeys(workers, slots)
+    for (name, i), worker in deployment.placement.items():
+        if worker not in free:
+            raise DeploymentError(
+                f"a placement of {name}[{i}] on {worker!r}",
+                expected=f"one of the workers, {', '.join(workers)}",
+                fix="place it on one of them, or keep the worker that it is on",
+            )
+        free[worker] -= 1
+        if free[worker] < 0:
+            raise DeploymentError(
+                f"a placement of more than {slots} instances on {worker!r}",
+                expected=f"at most its {slots} slots",
+                fix="place some of them on another worker, or start the cluster with more cores",
+            )
+    whole = []
+    for name in names:
+        at = []
+        for i in range(deployment.parallelism[name]):
+            worker = deployment.placement.get((name, i)) or max(free, key=lambda each: free[each])
+            free[worker] -= (name, i) not in deployment.placement
+            at.append(worker)
+        whole.append(tuple(at))
+    return tuple(whole)
 
 
 def runnable(

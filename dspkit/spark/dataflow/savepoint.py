@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core import ArgumentError
-from ...core.files import ExistingFileError, write_atomically
+from ...core.files import ExistingFileError, make_folder, write_atomically
 from ..errors import CheckpointError
 from ..sinks.staging import SinkMark
 from . import watermarks
@@ -43,6 +43,7 @@ def save(checkpoint: Checkpoint, path: Path, epoch: int) -> None:
         )
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
+        make_folder(path.parent)
         _copy_epoch(checkpoint, Checkpoint(fresh), epoch)
         for folder in sorted({each.parent for each in fresh.rglob("*")}):
             synchronise(folder)
@@ -86,8 +87,9 @@ def _copy_epoch(there: Checkpoint, here: Checkpoint, epoch: int) -> None:
                 _copy(file, here.folder / "spark" / file.relative_to(there.folder / "spark"))
 
 
-def _copy(path: Path, to: Path) -> None:
+def _copy(path: str | Path, to: str | Path) -> None:
     """Copy a file durably but for its folder, marks of a log up to the last whole line: the driver appends to them."""
+    to = Path(to)
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, to)
     if to.suffix == ".marks":
@@ -207,10 +209,10 @@ class _Restore:
             if name in self._before and SinkMark.path(self._from, old := self._before.index(name)).exists():
                 SinkMark.read(self._from, old).write(self._to, number)
                 if (table := self._from / "tables" / str(old)).exists():
-                    shutil.copytree(table, self._to / "tables" / str(number))
+                    shutil.copytree(table, self._to / "tables" / str(number), copy_function=_copy)
             else:
                 SinkMark(secrets.token_hex(8), epoch, -1).write(self._to, number)
-        shutil.copytree(self._folders[0] / "spark", self._folders[1] / "spark")
+        shutil.copytree(self._folders[0] / "spark", self._folders[1] / "spark", copy_function=_copy)
 
     def _has_state(self, name: str) -> bool:
         return _manifest_path(self._from, self._old.token, self._before.index(name), 0).exists()

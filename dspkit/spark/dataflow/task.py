@@ -26,10 +26,10 @@ from ..dead_letters import DeadLetters, as_declared, described, storable
 from ..errors import CHECKPOINT_FAILED, FAILED, SOURCE_FAILED, CheckpointError, FunctionError, SourceError
 from ..event_time import Late
 from ..functions import Function
-from ..metering import BLOCKED, BUSY, WAIT, Meter, MeterAddress, memory_bytes
+from ..metering import BLOCKED, BUSY, WAIT, Meter, MeterAddress, memory_bytes, worker_number
 from ..sinks.staging import Staging
 from . import query, state, store, watermarks
-from .frames import END, FEWEST, LARGEST, STAMPS, WORK_S, Edge, Records, Row, runs, stamped, wire
+from .frames import END, FEWEST, LARGEST, OPERATOR, STAMPS, WORK_S, Edge, Records, Row, runs, stamped, wire
 from .keys import KeyedState, keys_of
 from .timers import Timers
 from .watermarks import BEFORE, MARK, MARK_S, PartitionTimes, Watermarks
@@ -187,6 +187,7 @@ class Task:
         self._schemas = {i: stamped(schema, name) for i, (name, schema) in stage.inputs.items()}
         sent = stage.function.schema
         self._stamped = stamped(sent, stage.name) if sent is not None else None
+        self._sender = stage.index + worker_number() * (OPERATOR + 1)
         edges = {o.name: self._edge(o) for o in stage.outputs}
         self._late_edge = edges.get(stage.function.late)
         self._dead_edge = edges.get(stage.function.on_error)
@@ -220,7 +221,7 @@ class Task:
     def _edge(self, output: Output) -> Edge:
         schema = self._stamped if output.late is None else stamped(output.late, self.stage.name)
         end = output.end
-        return Edge(self.stage.index, end, schema, output.key, self.plan.k[end], _turn=self.instance)
+        return Edge(self._sender, end, schema, output.key, self.plan.k[end], _turn=self.instance)
 
     def _event_time(self) -> PartitionTimes | Watermarks:
         """Return the event time as the last epoch left it, whichever instances had it before."""
@@ -271,9 +272,10 @@ class Task:
         for to, sender, p, frame, most in zip(*(column.to_pylist() for column in rows.columns), strict=True):
             if to == self.stage.index and most == MARK:
                 assert isinstance(self._time, Watermarks)
-                self._time.mark(sender, *watermarks.unpack(frame))  # counts once the frames beside it are done
+                # It counts once the frames beside it are done.
+                self._time.mark(sender & OPERATOR, *watermarks.unpack(frame))
             elif to == self.stage.index:
-                own.append((sender, frame))
+                own.append((sender & OPERATOR, frame))
                 self._most = most
             elif to == END:
                 self._ended = True
@@ -372,7 +374,7 @@ class Task:
         number = self._reader if source else self.instance
         frame = watermarks.pack(number, self._time.sent, self._time.idle)
         ends = [output.end for output in self.stage.outputs if output.timed]
-        rows: list[Row] = [(end, self.stage.index, p, frame, MARK) for end in ends for p in range(self.plan.k[end])]
+        rows: list[Row] = [(end, self._sender, p, frame, MARK) for end in ends for p in range(self.plan.k[end])]
         if rows:
             yield rows
 

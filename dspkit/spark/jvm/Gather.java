@@ -4,6 +4,7 @@ import java.io.Serializable;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.PriorityQueue;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.rdd.RDD;
@@ -71,9 +72,10 @@ public final class Gather extends SparkPlan {
 
   @Override
   public RDD<InternalRow> doExecute() {
+    int operator = Placed.operator(child);
     Function1<Iterator<InternalRow>, Iterator<InternalRow>> waiting =
-        (Function1<Iterator<InternalRow>, Iterator<InternalRow>> & Serializable) Waiting::of;
-    return child.execute().mapPartitions(waiting, true, ClassTag$.MODULE$.apply(InternalRow.class));
+        (Function1<Iterator<InternalRow>, Iterator<InternalRow>> & Serializable) rows -> Waiting.of(rows, operator);
+    return Placed.of(child.execute(), operator).mapPartitions(waiting, true, ClassTag$.MODULE$.apply(InternalRow.class));
   }
 
   @Override
@@ -125,18 +127,29 @@ public final class Gather extends SparkPlan {
   private static final class Waiting extends AbstractIterator<InternalRow> {
     private static final int ROWS = 64; // that wait, beyond which the senders have to
     private static final long BYTES = 1 << 16, STOP_MS = 5_000;
+    private static final long FLYING_BYTES = 1 << 23; // on their way, beyond which the senders have to wait, too
 
-    private final ArrayDeque<InternalRow> rows = new ArrayDeque<>(); // guarded by itself, like the next three
-    private long bytes;
+    private final ArrayDeque<InternalRow> rows = new ArrayDeque<>(); // guarded by itself, like what follows
+    private final PriorityQueue<Flying> flying = new PriorityQueue<>(); // that are still on their way
+    private long bytes, flyingBytes, number, last;
     private boolean over, stopped;
     private Throwable failed;
 
     private boolean paused = true, ended; // of the writer's thread alone
 
-    static Iterator<InternalRow> of(Iterator<InternalRow> rows) {
+    /** A row that arrives at `due`; rows of one sender keep their order. */
+    private record Flying(InternalRow row, long due, long number) implements Comparable<Flying> {
+      @Override
+      public int compareTo(Flying other) {
+        return due != other.due ? Long.compare(due, other.due) : Long.compare(number, other.number);
+      }
+    }
+
+    static Iterator<InternalRow> of(Iterator<InternalRow> rows, int operator) {
       Waiting made = new Waiting();
       TaskContext task = TaskContext.get();
-      Thread thread = new Thread(() -> made.fill(rows, task), "dspkit-gather-" + task.partitionId());
+      Links links = operator < 0 ? null : Links.of(task, operator);
+      Thread thread = new Thread(() -> made.fill(rows, task, links), "dspkit-gather-" + task.partitionId());
       thread.setDaemon(true);
       // Listeners run in reverse order: the thread has ended before what it reads from is closed.
       task.addTaskCompletionListener((TaskCompletionListener) any -> made.stop(thread));
@@ -144,12 +157,17 @@ public final class Gather extends SparkPlan {
       return made;
     }
 
-    private void fill(Iterator<InternalRow> from, TaskContext task) {
+    private void fill(Iterator<InternalRow> from, TaskContext task, Links links) {
       Throwable error = null;
       TaskContext$.MODULE$.setTaskContext(task);
       try {
-        while (from.hasNext()) if (!add(from.next().copy())) return;
-        add(new GenericInternalRow(new Object[] {END, END, 0, new byte[0], 0}));
+        while (from.hasNext()) {
+          InternalRow row = from.next().copy();
+          long due = links == null ? 0 : links.due(row, size(row));
+          if (!(due == 0 ? add(row) : launch(row, due))) return;
+        }
+        InternalRow end = new GenericInternalRow(new Object[] {END, END, 0, new byte[0], 0});
+        if (!(links == null ? add(end) : launch(end, Math.max(last, System.nanoTime())))) return;
       } catch (Throwable any) {
         error = any; // which the writer throws
       } finally {
@@ -162,15 +180,62 @@ public final class Gather extends SparkPlan {
       }
     }
 
+    private boolean full() {
+      return rows.size() >= ROWS || bytes >= BYTES;
+    }
+
     private boolean add(InternalRow row) throws InterruptedException {
       synchronized (rows) {
-        while (!stopped && (rows.size() >= ROWS || bytes >= BYTES)) rows.wait();
+        while (!stopped && full()) rows.wait();
         if (stopped) return false;
         rows.add(row);
         bytes += size(row);
         if (rows.size() == 1) rows.notifyAll();
         return true;
       }
+    }
+
+    /** Whether a link has taken as much as it holds, or its first row cannot land. */
+    private boolean jammed() {
+      if (flying.isEmpty()) return false;
+      return flyingBytes >= FLYING_BYTES || (full() && flying.peek().due <= System.nanoTime());
+    }
+
+    /** Let a row arrive later. A receiver or a link that does not keep up holds the senders up, as without a delay. */
+    private boolean launch(InternalRow row, long due) throws InterruptedException {
+      synchronized (rows) {
+        while (!stopped && jammed()) rows.wait();
+        if (stopped) return false;
+        last = Math.max(last, due);
+        flying.add(new Flying(row, due, number++));
+        flyingBytes += size(row);
+        rows.notifyAll();
+        return true;
+      }
+    }
+
+    /** Move what has arrived by now to the rows that wait. */
+    private void land() {
+      if (flying.isEmpty()) return;
+      long now = System.nanoTime(), before = flying.size();
+      while (!flying.isEmpty() && flying.peek().due <= now && !full()) {
+        InternalRow row = flying.remove().row;
+        rows.add(row);
+        bytes += size(row);
+        flyingBytes -= size(row);
+      }
+      if (flying.size() < before) rows.notifyAll();
+    }
+
+    private boolean isOver() {
+      return over && flying.isEmpty();
+    }
+
+    /** Wait for a row that arrives, or that is on its way. */
+    private void await() throws InterruptedException {
+      if (flying.isEmpty()) rows.wait();
+      else rows.wait(Math.max(1, (flying.peek().due - System.nanoTime()) / 1_000_000));
+      land();
     }
 
     private static long size(InternalRow row) {
@@ -194,12 +259,13 @@ public final class Gather extends SparkPlan {
     public boolean hasNext() {
       if (ended) return false;
       synchronized (rows) {
-        if (rows.isEmpty() && !paused && !over) {
+        land();
+        if (rows.isEmpty() && !paused && !isOver()) {
           paused = true;
           return false;
         }
         try {
-          while (rows.isEmpty() && !over && !stopped) rows.wait();
+          while (rows.isEmpty() && !isOver() && !stopped) await();
         } catch (InterruptedException end) {
           Thread.currentThread().interrupt();
           throw new IllegalStateException("interrupted while waiting for frames", end);

@@ -32,28 +32,35 @@ public final class Job implements Allowance {
   private final Path folder;
   private final int[] wanted;
   private int[] planned;
+  private String[][] homes = {}; // by operator and instance: the executor that it is to run on; empty for any
   private long epoch = -1;
   private String plan;
   private volatile long version = 1, applied = 0;
   private volatile boolean paused;
   private volatile long startMicros;
   private volatile int frameRecords = 64;
+  private volatile String links = "";
   private final Map<Integer, long[]> filled = new ConcurrentHashMap<>();
   private final AtomicLong credit = new AtomicLong(2000); // until flow.py has spoken
 
-  private Job(int id, String folder, int[] wanted) {
+  private Job(int id, String folder, int[] wanted, String homes) {
     this.id = id;
+    this.homes = parsed(homes);
     this.folder = Paths.get(folder);
     this.wanted = wanted;
     this.planned = wanted.clone();
   }
 
-  /** A run of query `id`; `parallelism` is of each operator, parted by commas. Its logs begin at `startMicros`. */
-  public static Job open(int id, String folder, String parallelism, long startMicros, boolean paused) {
+  /**
+   * A run of query `id`; `parallelism` is of each operator, parted by commas. `homes` has the executor of each of its
+   * instances, parted by commas, of one operator after the other, parted by semicolons; it is empty where Spark chooses.
+   * The logs begin at `startMicros`.
+   */
+  public static Job open(int id, String folder, String parallelism, String homes, long startMicros, boolean paused) {
     String[] words = parallelism.split(",");
     int[] wanted = new int[words.length];
     for (int i = 0; i < words.length; i++) wanted[i] = Integer.parseInt(words[i]);
-    Job job = new Job(id, folder, wanted);
+    Job job = new Job(id, folder, wanted, homes);
     job.startMicros = startMicros;
     job.paused = paused;
     JOBS.put(id, job);
@@ -77,16 +84,35 @@ public final class Job implements Allowance {
   }
 
   /** Change what the next epoch runs, whenever that begins. */
-  public synchronized void want(String parallelism) {
+  public synchronized void want(String parallelism, String where) {
+    homes = parsed(where);
     String[] words = parallelism.split(",");
     for (int i = 0; i < wanted.length; i++) wanted[i] = Integer.parseInt(words[i]);
   }
 
   /** Change what shall run, and end the present epoch at once; the version to wait for. */
-  public synchronized long rescale(String parallelism, boolean pause) {
-    want(parallelism);
+  public synchronized long rescale(String parallelism, String where, boolean pause) {
+    want(parallelism, where);
     paused = pause;
     return ++version;
+  }
+
+  /** The links between workers from the next epoch on: sender, receiver, seconds, bytes/s, parted by semicolons. */
+  public void links(String described) {
+    links = described;
+  }
+
+  private static String[][] parsed(String homes) {
+    String[] operators = homes.split(";", -1);
+    String[][] parsed = new String[operators.length][];
+    for (int i = 0; i < parsed.length; i++) parsed[i] = operators[i].split(",", -1);
+    return parsed;
+  }
+
+  /** The executors that an instance is to run on, as Spark names them to its scheduler: one, or none for any. */
+  synchronized String[] homes(int operator, int instance) {
+    boolean named = operator < homes.length && instance < homes[operator].length && !homes[operator][instance].isEmpty();
+    return named ? new String[] {"executor_" + homes[operator][instance]} : new String[0];
   }
 
   /** How many records each partition of the log of source `operator` has by now; parted by commas. */
@@ -198,6 +224,8 @@ public final class Job implements Allowance {
       applied = version;
     }
     spark.setLocalProperty("dspkit.plan", plan);
+    spark.setLocalProperty("dspkit.job", Integer.toString(id));
+    spark.setLocalProperty("dspkit.links", links);
   }
 
   private static void write(Path path, String text) throws IOException {

@@ -68,6 +68,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
     final long[] from, to;
     final long startMicros, version;
     final boolean paused;
+    private final String[] homes;
 
     Share(Settings settings, int index, int readers, long[] from, long[] to, Job job) {
       this.settings = settings;
@@ -78,6 +79,12 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
       this.startMicros = job.startMicros();
       this.version = job.applied();
       this.paused = job.paused();
+      this.homes = job.homes(settings.operator, index);
+    }
+
+    @Override
+    public String[] preferredLocations() {
+      return homes;
     }
   }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import math
 import os
 import re
 import secrets
@@ -23,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core import ArgumentError, BackendBase
-from ...core.validation import whole
+from ...core import ArgumentError, BackendBase, FrozenMap
+from ...core.validation import number, whole
 from ..errors import ClusterError
+from ..metering import WORKER
 from . import jar, processes, session
 from .java import ensure_java
 from .spark_log import printed_reason
@@ -72,6 +74,10 @@ class SparkCluster(BackendBase):
         Memory of the Java of each worker, as "512m" or "1g".
     port
         Port of the master; 0 for a free one.
+    delays
+        Delay in seconds by pair of workers, of which the names need not run yet: see `SparkCluster.local`.
+    rates
+        Bytes/s by pair of workers.
 
     Examples
     --------
@@ -79,13 +85,21 @@ class SparkCluster(BackendBase):
     ...     job = SparkJob(topology, functions, sources, master=cluster)
     """
 
-    def __init__(self, cores: int, memory: str, port: int):
+    def __init__(
+        self,
+        cores: int,
+        memory: str,
+        port: int,
+        delays: Mapping[tuple[str, str], float] | None = None,
+        rates: Mapping[tuple[str, str], float] | None = None,
+    ):
         self.cores, self.memory = cores, memory
+        self.delays, self.rates = _by_pair(delays, "delays", zero=True), _by_pair(rates, "rates", zero=False)
         self.url = ""
         self._secret = secrets.token_hex(16)
         self._lock = threading.RLock()
         self._workers: dict[str, _Daemon] = {}
-        self._count = 0  # of all workers so far: names are not reused
+        self._count = 0  # greatest number of a worker so far
         self._ended = threading.Event()
         self._folder = Path(tempfile.mkdtemp(prefix="dspkit-cluster-"))
         self._java = [str(Path(os.environ["JAVA_HOME"], "bin", "java")), *_JAVA.split()]
@@ -105,10 +119,21 @@ class SparkCluster(BackendBase):
         self._tender.start()
 
     @classmethod
-    def local(cls, workers: int = 2, cores: int = 16, *, memory: str = "1g", port: int = 0) -> SparkCluster:
+    def local(
+        cls,
+        workers: int = 2,
+        cores: int = 16,
+        *,
+        memory: str = "1g",
+        port: int = 0,
+        delays: Mapping[tuple[str, str], float] | None = None,
+        rates: Mapping[tuple[str, str], float] | None = None,
+    ) -> SparkCluster:
         """Start a master and `workers` on this machine, each with slots for `cores` tasks.
 
-        Slots are what Spark counts; all workers share this machine's real cores.
+        Slots are what Spark counts; all workers share this machine's real cores. With `delays` and `rates` the workers
+        are as far from each other as machines of a real network: jobs in real-time mode hold the frames between
+        operators on their way that long.
 
         Parameters
         ----------
@@ -120,10 +145,15 @@ class SparkCluster(BackendBase):
             Memory of the Java of each worker, as "512m" or "1g".
         port
             Port of the master; 0 for a free one.
+        delays
+            Delay in seconds by pair of workers, in both directions unless both are listed; none by default.
+        rates
+            Bytes/s by pair of workers, likewise; all tasks of the receiving worker share it. No limit by default.
 
         Examples
         --------
         >>> cluster = SparkCluster.local(2, 16, memory="512m")  # doctest: +SKIP
+        >>> far = SparkCluster.local(2, delays={("worker-1", "worker-2"): 0.05})  # doctest: +SKIP
         """
         for name, value, high in (("workers", workers, 64), ("cores", cores, 1024)):
             whole(value, name, 1, high, fix="as in SparkCluster.local(2, 16)")
@@ -136,7 +166,7 @@ class SparkCluster(BackendBase):
                 f"a jar that cannot be used: {why}", expected="dspkit's jar and its Spark", fix="install dspkit[spark]"
             )
         ensure_java()
-        made = cls(cores, memory, port)
+        made = cls(cores, memory, port, delays, rates)
         try:
             made.add(workers)
         except BaseException:
@@ -150,13 +180,15 @@ class SparkCluster(BackendBase):
         with self._lock:
             return tuple(self._workers)
 
-    def add(self, count: int = 1) -> tuple[str, ...]:
+    def add(self, count: int = 1, *, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Start more workers, and wait until the master knows them; a running Spark gets an executor on each.
 
         Parameters
         ----------
         count
             Number of new workers.
+        names
+            Their names, as "worker-3", instead of their number.
 
         Examples
         --------
@@ -165,8 +197,12 @@ class SparkCluster(BackendBase):
         """
         with self._lock:
             self._must_be_open()
-            names = [f"worker-{self._count + i + 1}" for i in range(count)]
-            self._count += count
+            names = self.next_names(count) if names is None else tuple(names)
+            if wrong := [name for name in names if not is_name(name) or name in self._workers]:
+                raise ArgumentError(
+                    f"worker {wrong[0]!r}", expected="another name than the workers have", fix="as in 'worker-3'"
+                )
+            self._count = max(self._count, *(int(name.rpartition("-")[2]) for name in names), 0)
             fresh = [self._worker(name) for name in names]
             for daemon in fresh:
                 self._workers[daemon.name] = daemon
@@ -176,7 +212,22 @@ class SparkCluster(BackendBase):
             except BaseException:
                 self.remove(names)
                 raise
-        return tuple(names)
+        return names
+
+    def next_names(self, count: int) -> tuple[str, ...]:
+        """Return the names of the next workers to add.
+
+        Parameters
+        ----------
+        count
+            How many; none if it is not positive.
+
+        Examples
+        --------
+        >>> cluster.next_names(1)  # doctest: +SKIP
+        ('worker-3',)
+        """
+        return tuple(f"worker-{self._count + i + 1}" for i in range(count))
 
     def remove(self, names: Sequence[str]) -> None:
         """End these workers and their executors; a job must have drained them before, see `SparkJob.deploy`.
@@ -197,6 +248,14 @@ class SparkCluster(BackendBase):
             _end([daemon.process for daemon in leaving])
             for daemon in leaving:
                 shutil.rmtree(self._folder / daemon.name, ignore_errors=True)
+
+    @property
+    def links(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """Delay in seconds and bytes/s from a worker to another, of the pairs between which frames are held."""
+        named = dict.fromkeys(
+            pair for table in (self.delays, self.rates) for a, b in table for pair in ((a, b), (b, a))
+        )
+        return {pair: (_of_pair(self.delays, pair, 0.0), _of_pair(self.rates, pair, math.inf)) for pair in named}
 
     def executors(self, application: str) -> dict[str, str]:
         """Return the worker of each executor of a Spark application, by the executor's number.
@@ -315,6 +374,7 @@ class SparkCluster(BackendBase):
         command += ["--webui-port", "0", "--properties-file", str(self._folder / "spark.conf"), *words]
         scala = next((home / "jars").glob("spark-core_*.jar")).name.split("_")[1].partition("-")[0]
         places = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": _HOST, "SPARK_LOCAL_DIRS": str(self._folder / name)}
+        places[WORKER] = name  # which executors and their Python inherit
         output_file = self._folder / f"{name}.log"
         with output_file.open("wb") as output:
             process = subprocess.Popen(
@@ -359,6 +419,28 @@ class SparkCluster(BackendBase):
                     _end([daemon.process])
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                     self._workers[name] = self._worker(name)
+
+
+def is_name(name: Any) -> bool:
+    """Return whether a worker can have this name; frames carry its number, in 19 bits."""
+    return isinstance(name, str) and re.fullmatch(r"worker-[1-9]\d{0,4}", name) is not None
+
+
+def _by_pair(
+    table: Mapping[tuple[str, str], float] | None, name: str, *, zero: bool
+) -> FrozenMap[tuple[str, str], float]:
+    """Return a table of numbers by pair of workers, once it is checked."""
+    fix = f"as in {name}={{('worker-1', 'worker-2'): {0.05 if zero else 1e6:g}}}"
+    for pair, value in (table or {}).items():
+        workers = pair if isinstance(pair, tuple) else ()
+        if len(set(workers)) != 2 or not all(map(is_name, workers)):
+            raise ArgumentError(f"{name} with {pair!r}", expected="pairs of different workers", fix=fix)
+        number(value, f"{name}[{pair!r}]", 0, above=not zero, fix=fix)
+    return FrozenMap(table or {})
+
+
+def _of_pair(table: Mapping[tuple[str, str], float], pair: tuple[str, str], otherwise: float) -> float:
+    return table.get(pair, table.get(pair[::-1], otherwise))
 
 
 def _failed(name: str, output: str) -> ClusterError:

@@ -36,6 +36,8 @@ class QueryPlan:
     epoch_s: float
     max_batch_records: int  # in a micro-batch
     queries: Mapping[int, Any] = field(default_factory=dict)  # of operators that are expressions, by index
+    homes: Callable[[], str] = str  # the executors of all instances, as Job.java reads them; empty: anywhere
+    links: str = ""  # those on which frames are held, likewise
 
 
 class JarEngine:
@@ -56,7 +58,8 @@ class JarEngine:
         """Run the query; if the logs have not begun (0) they wait for `begin`."""
         folder = str(self._line.folder / "dspkit")
         warm_up = zero_micros == 0 and self._mode == "realtime"
-        self._job = self._jvm.Job.open(self._number, folder, _text(k), zero_micros, warm_up)
+        self._job = self._jvm.Job.open(self._number, folder, _text(k), self._line.homes(), zero_micros, warm_up)
+        self._job.links(self._line.links)
         writer = self._frames().writeStream.format("noop").outputMode("update")
         writer = writer.option("checkpointLocation", str(self._line.folder / "spark"))
         writer = writer.option("asyncProgressTrackingEnabled", "false")
@@ -110,11 +113,11 @@ class JarEngine:
 
     def want(self, k: Sequence[int]) -> None:
         """Run `k` from the next epoch on, whenever that begins."""
-        self._job.want(_text(k))
+        self._job.want(_text(k), self._line.homes())
 
     def rescale(self, k: Sequence[int], timeout_s: float, *, pause: bool = False) -> bool:
         """End the epoch and run the next with `k`; return whether it began within `timeout_s`."""
-        version = self._job.rescale(_text(k), pause)
+        version = self._job.rescale(_text(k), self._line.homes(), pause)
         begun = lambda: self._job.applied() >= version or self._idle() or not self.alive()  # noqa: E731
         return until(begun, timeout_s) and self.alive()
 

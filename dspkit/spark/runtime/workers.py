@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import inf
 from typing import Any
 
+from ...core import Deployment
 from ..errors import ClusterError, SessionError
 from . import processes as nodes
 from . import session
-from .cluster import SparkCluster
+from .cluster import SparkCluster, is_name
 from .engine import until
 
 _COME_S = 90.0  # timeout of an executor: Java starts twice, on a busy machine
@@ -26,6 +29,44 @@ class Workers:
             )
         self._leaving: tuple[str, ...] = ()
         self._ready = False  # whether the first workers are known to be ready
+
+    @property
+    def cores(self) -> int:
+        """Slots per worker of a cluster of ours; 0 without one."""
+        return 0 if self._cluster is None else self._cluster.cores
+
+    def names(self, deployment: Deployment) -> tuple[str, ...]:
+        """Return the workers of a cluster of ours that a deployment runs on: those that it places instances on first.
+
+        Others that are not needed any more are the newest; new ones that it does not name continue the numbering.
+        """
+        if self._cluster is None:
+            return ()
+        running = [name for name in self._cluster.workers if name not in self._leaving]
+        named = [name for name in dict.fromkeys(deployment.placement.values()) if is_name(name)]
+        count = len(running) if deployment.workers is None else deployment.workers
+        kept = sorted(running, key=lambda name: name not in named)[:count]
+        fresh = [name for name in named if name not in running][: max(0, count - len(running))]
+        return (
+            *(name for name in running if name in kept),
+            *fresh,
+            *self._cluster.next_names(count - len(kept) - len(fresh)),
+        )
+
+    def homes(self, places: Sequence[Sequence[str]]) -> str:
+        """Return the executors of these workers as Job.java reads them; a worker without one is left to Spark."""
+        if self._cluster is None or not places:
+            return ""
+        at = {name: number for number, name in self._cluster.executors(self._spark.sparkContext.applicationId).items()}
+        host = session.host(self._spark)
+        return ";".join(",".join(f"{host}_{at[name]}" if name in at else "" for name in each) for each in places)
+
+    def links(self) -> str:
+        """Return the links on which frames are held, as Job.java reads them."""
+        if self._cluster is None:
+            return ""
+        ends = ((*(name.rpartition("-")[2] for name in pair), *link) for pair, link in self._cluster.links.items())
+        return ";".join(f"{a},{b},{delay!r},{'Infinity' if rate == inf else repr(rate)}" for a, b, delay, rate in ends)
 
     @property
     def count(self) -> int | None:
@@ -62,25 +103,28 @@ class Workers:
         said = self._cluster.reason() if self._cluster is not None else None
         return f"one ended with: {said}" if said else session.log_advice()
 
-    def scale_up(self, workers: int | None) -> None:
-        """Add workers up to that number; they are ready when this returns."""
-        if self._cluster is None or workers is None or (workers <= (self.count or 0) and self._ready):
+    def scale_up(self, names: Sequence[str]) -> None:
+        """Add those of these workers that do not run yet; they are ready when this returns."""
+        if self._cluster is None:
             return
-        fresh = self._cluster.add(max(0, workers - (self.count or 0)))
+        fresh = [name for name in names if name not in self._cluster.workers]
+        if not fresh and self._ready:
+            return
+        self._cluster.add(names=fresh)
         try:
-            self.wait(self.slots(workers))
+            self.wait(self.slots(len(names)))
             session.warm(self._spark)
         except BaseException:
             self._cluster.remove(fresh)
             raise
         self._ready = True
 
-    def drain(self, workers: int | None) -> None:
-        """Begin no more tasks on surplus workers, the newest first; `terminate()` ends them."""
-        if self._cluster is None or workers is None or workers >= (self.count or 0):
+    def drain(self, names: Sequence[str]) -> None:
+        """Begin no more tasks on other workers than these; `terminate()` ends them."""
+        if self._cluster is None:
             return
-        self._leaving = self._cluster.workers[workers:]
-        at = self._cluster.executors(self._spark.sparkContext.applicationId)
+        self._leaving = tuple(name for name in self._cluster.workers if name not in names)
+        at = self._cluster.executors(self._spark.sparkContext.applicationId) if self._leaving else {}
         session.retire(self._spark, [number for number, worker in at.items() if worker in self._leaving])
 
     def terminate(self) -> None:

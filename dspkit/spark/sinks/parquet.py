@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core import ArgumentError
-from ...core.files import given_path, write_atomically
+from ...core.files import given_path, make_folder, write_atomically
 from ..dataflow.state import link, synchronise
 from ..errors import SinkError
 from .sink import Sink
@@ -130,7 +130,7 @@ class ParquetSink(Sink):
             )
         place = self._folder / "_epochs" / f"{writer}-{epoch}.json"
         names = {f"{writer}-{token}-{file.path.name}": file.rows for file in files}
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
         for name, file in zip(names, files, strict=True):
             link(file.path, self._folder / name)
         synchronise(self._folder)

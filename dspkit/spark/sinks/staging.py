@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.files import write_atomically
+from ...core.files import make_folder, write_atomically
 from ..dataflow.state import Plan, incomplete, synchronise
 from ..errors import CheckpointError, SchemaError
 
@@ -173,7 +173,7 @@ class Staging:
 
         try:
             if self._writer is None:
-                self._place.mkdir(parents=True, exist_ok=True)
+                make_folder(self._place)
                 self._writer = pq.ParquetWriter(self._path, self._schema)
             self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
         except OSError as error:

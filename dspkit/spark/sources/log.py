@@ -4,7 +4,7 @@ Records of a partition are numbered from 0, where the job began to read. Spark's
 is read, as it does for a trace; the driver (`LogTailer`) looks twenty times per second how far each is filled, and the
 source's tasks fetch the records that they are assigned. The *marks* contain the position of a record: `(number, where,
 micros)` means that records from that number on are at `where`, up to the next mark, and were first seen at that time.
-Marks are written down before the records are announced, so the same numbers always lead to the same records.
+Marks are on the disk before the records are announced, so the same numbers always lead to the same records.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...core import DspkitError
 from ...core.files import write_atomically
 from ...core.typing import Array
 from ..dataflow.frames import Records
+from ..dataflow.state import synchronise
 from ..errors import SourceError
 from ..threads import ServiceThread
 
@@ -212,12 +213,12 @@ class Catalog:
 
     @staticmethod
     def begin(folder: Path, where: list[Any], micros: int) -> None:
-        """Write the first mark of each partition; the folder exists with all of them, or not at all."""
-        fresh = folder.with_name(f"{folder.name}.new")
-        fresh.mkdir(parents=True, exist_ok=True)
+        """Write the first mark of each partition durably; the folder exists with all of them, or not at all."""
+        fresh = Catalog(folder.with_name(f"{folder.name}.new"), len(where))
         for p, place in enumerate(where):
-            (fresh / f"{p}.marks").write_text(json.dumps(Mark(0, place, micros)) + "\n")
-        fresh.rename(folder)
+            fresh._rewrite(p, [Mark(0, place, micros)])
+        fresh.folder.rename(folder)
+        synchronise(folder.parent)
 
     def repair(self) -> list[list[Mark]]:
         """Return the marks of a former run, after cutting off an incomplete one."""
@@ -230,6 +231,8 @@ class Catalog:
     def add(self, p: int, marks: list[Mark]) -> None:
         with self.path(p).open("ab") as file:
             file.write(b"".join(json.dumps(mark).encode() + b"\n" for mark in marks))
+            file.flush()
+            os.fsync(file.fileno())  # an epoch that reads these records may be committed at once
 
     def trim(self, p: int, committed: Callable[[], Sequence[int]], place: Callable[[Mark], str]) -> None:
         """Drop marks of committed records, if they are many; the last mark of each place is kept, and its end."""

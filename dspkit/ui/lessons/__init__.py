@@ -4,13 +4,9 @@
 plain call.
 """
 
-from .contention import Contention
-from .elasticity import Elasticity
-from .fault import Fault
-from .placement import Placement
-from .scorer import Scorer
+from .placement import Elasticity, Placement
+from .search import Scorer, Transfer
+from .simulation import Contention, Fault, Waiting
 from .symbiosis import Symbiosis
-from .transfer import Transfer
-from .waiting import Waiting
 
 __all__ = ["Contention", "Elasticity", "Fault", "Placement", "Scorer", "Symbiosis", "Transfer", "Waiting"]

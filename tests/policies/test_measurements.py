@@ -10,7 +10,7 @@ import pytest
 
 from dspkit import Deployment, OperatorMetrics, Plant, Simulator, Snapshot, Topology, apps, etp, run, workload
 from dspkit.core import InstanceMetrics
-from dspkit.policies._signals import arrivals, fullest, mean_use, shares, uses
+from dspkit.policies._measurements import arrivals, fullest, mean_use, shares, uses
 from dspkit.policies.dhalion import SKEW, UP, Dhalion
 from dspkit.policies.elastic_storm import ElasticStorm
 from dspkit.policies.elysium import Elysium, Joint
