@@ -130,6 +130,24 @@ def test_state_that_is_not_as_declared_is_reported_and_not_written(
     assert {path.name for path in _states(tmp_path)} <= {f"1-{owner}.json"}
 
 
+def looks_around(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
+    for batch in batches:
+        for key in batch.column("id").to_pylist():
+            known[key] = known.get(key, 0) + known.get((key + 1) % 50, 0) * 0 + 1
+    yield from ()
+
+
+def test_a_key_of_another_instance_that_is_looked_up_is_an_error_and_not_absent(tmp_path: Path) -> None:
+    """What the function would see depends on the number of instances; one instance has all keys."""
+    batches = [pa.RecordBatch.from_pydict({"id": [*range(50)], "v": [0] * 50}, schema=SCHEMA)]
+    stage = tasks.stage(keyed(looks_around, key="id", state="int64"), tmp_path, SCHEMA)
+    tasks.epoch(stage, 0, 1, batches)
+    tasks.epoch(stage, 1, 1, batches)
+    told = _failed(lambda: tasks.epoch(stage, 2, 2, batches))
+    assert "a key of another instance" in told
+    assert "looked up" in told
+
+
 def leaves(batches: Iterator[Any], known: dict[Any, Any]) -> Iterator[Any]:
     for _ in batches:
         raise SystemExit(3)

@@ -332,7 +332,7 @@ class KeyedState:
         )
 
     def check_owned(self, keys: Sequence[Any], group: Array, low: int, high: int) -> None:
-        """Raise an error if a key belongs to another instance, which would lose its state at a rescale."""
+        """Raise an error if a key belongs to another instance, which alone has its state, also behind a rescale."""
         import numpy as np
 
         foreign = np.flatnonzero((group < low) | (group >= high))
@@ -340,7 +340,7 @@ class KeyedState:
             key = keys[int(foreign[0])]
             raise FunctionError(
                 f"known[{key!r:.200}] at operator {self.operator!r}, a key of another instance, as are "
-                f"{len(foreign)} of the {len(keys)} keys that were set or deleted",
+                f"{len(foreign)} of the {len(keys)} keys that were set, deleted or looked up",
                 expected="keys of the records that an instance receives, which are the only ones that move with it",
                 fix="keep the value with a key of the records, or send it to an operator that is keyed by it",
             )

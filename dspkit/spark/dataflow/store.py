@@ -409,6 +409,9 @@ class StateStore(dict[Any, Any]):
         left = np.argsort(place, kind="stable")
         place, keys = place[left], keys_of(encoded)
         shift = np.uint64(GROUP_SHIFT)
+        # Of the keys of others nothing is known here; that one is not there would be wrong.
+        owned_by = (place >> shift).astype(np.int64), self._manifest.low, self._manifest.high
+        self._declared.check_owned([keys[i] for i in left.tolist()], *owned_by)
         for part in self._parts:
             group = place >> shift
             low, high = (int(np.searchsorted(group, np.uint64(edge))) for edge in (part.low, part.high))
