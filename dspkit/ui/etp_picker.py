@@ -94,4 +94,4 @@ class EtpPicker:
         self.code.value = f"<b>The same as code</b><pre>{escape(call)}</pre>"
 
     def _ipython_display_(self) -> None:
-        show_beside(self._picture, self.box)
+        show_beside(self, self._picture, self.box)

@@ -126,4 +126,4 @@ class TopologyView:
         self._code.value = f"<b>The same as code</b><pre>{escape(s.code())}</pre>"
 
     def _ipython_display_(self) -> None:
-        show_beside(self.picture, self.view)
+        show_beside(self, self.picture, self.view)
