@@ -217,9 +217,8 @@ def map_in_arrow(per_s: float, seconds: float, *, with_state: bool = False) -> d
     spark = session.start_session("local[8]", "microbatch", conf)
     session.find_modules(spark)
     source = spark.readStream.format("rate").option("rowsPerSecond", int(per_s)).option("numPartitions", 1).load()
-    rows = source.observe(
-        "seen", F.min("timestamp").alias("low"), F.max("timestamp").alias("high"), F.count("*").alias("n")
-    )
+    at = F.unix_millis("timestamp")
+    rows = source.observe("seen", F.min(at).alias("low"), F.max(at).alias("high"), F.count("*").alias("n"))
     rows = rows.selectExpr("value AS id").mapInArrow(_four.hash_batches, "code long")
     rows = rows.mapInArrow(_four.drop_batches, "code long").mapInArrow(_four.name_batches, "name string")
     if with_state:
@@ -248,7 +247,7 @@ def _micro_batches(query: Any, per_s: float, seconds: float) -> dict[str, float]
             seen = progress.observedMetrics.get("seen")
             if seen is not None and seen["n"]:
                 end = _epoch(progress.timestamp) + progress.durationMs["triggerExecution"] / 1000
-                found[progress.batchId] = (end, seen["n"], seen["low"].timestamp(), seen["high"].timestamp())
+                found[progress.batchId] = (end, seen["n"], seen["low"] / 1000, seen["high"] / 1000)
 
     limit = time.monotonic() + 90
     while len(found) < 3 and time.monotonic() < limit:

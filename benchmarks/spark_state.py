@@ -1,16 +1,21 @@
 """Live Spark with state of 10,000 to 10 million keys: rescales, ends of epochs, bytes written, throughput.
 
 Each size has a checkpoint of its own, filled once. Its job then continues from there, in turns with those of the other
-sizes in one Spark, so that other load on the machine affects all. Claims compare the largest size with the smallest;
-the details have the curve. `DSPKIT_STATE_KEYS=10000,100000 python -m benchmarks spark_state` is a small run.
+sizes in one Spark, so that other load on the machine affects all. Claims compare the largest number of keys with the
+smallest; the details have the curve, and 1 GB of values. Stock Spark follows in processes of its own, size by size.
+`DSPKIT_STATE_KEYS=10000,100000,1000x500 python -m benchmarks spark_state` is a small run; 1000x500 has 1,000 keys with
+values of 500 bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import statistics
 import struct
+import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -19,20 +24,35 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import Claim, _four
 
 if TYPE_CHECKING:
     from dspkit.spark import SparkJob
 
-SIZES = tuple(int(n) for n in os.environ.get("DSPKIT_STATE_KEYS", "10000,100000,1000000,10000000").split(","))
+
+class Size(NamedTuple):
+    """A number of keys, and the bytes of a value; 8 are an integer."""
+
+    keys: int
+    value: int = 8
+
+    def __str__(self) -> str:
+        return f"{self.keys:,}" + f" of {self.value:,} B" * (self.value > 8)
+
+
+_SIZES = os.environ.get("DSPKIT_STATE_KEYS", "10000,100000,1000000,10000000,1000000x1000")
+SIZES = tuple(Size(*map(int, each.split("x"))) for each in _SIZES.split(","))
+_COUNTS = [size for size in SIZES if size.value == 8]
+_STOCK_MOST = {"sql": 1_000_000, "python": 100_000}  # keys; with more, its first batch takes many minutes
+_STOCK_LIMIT_S = 1200.0
 LIGHT, FLAT_OUT = 5_000.0, 2_000_000.0  # records/s offered
 TURNS = 3
 EPOCH_S = 5.0
 EPOCHS = 4  # windows of one epoch each, per turn
 _FILL = 1_000_000  # records/s offered of the first record of each key
-_ENTRY = 16  # bytes of a key and its value, which are integers of 64 bits
+_KEY = 8  # bytes of a key, which is an integer of 64 bits
 _AFTER_S = 4.0  # a silence that begins later is not that of the rescale
 _PATIENCE_S = 900.0  # until all keys are there, and nothing waits
 _STAMP = struct.Struct("<d")
@@ -69,6 +89,21 @@ def count(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
+class CountInBytes:
+    """The same with a value of so many bytes, the first of which are the count."""
+
+    value: int
+
+    def __call__(self, batches: Iterator[Any], known: dict[int, bytes]) -> Iterator[Any]:
+        rest = os.urandom(self.value - 8)
+        for batch in batches:
+            for key in batch.column("key").to_pylist():
+                before = int.from_bytes(known.get(key, b"")[:8], "little")
+                known[key] = (before + 1).to_bytes(8, "little") + rest
+            yield batch
+
+
+@dataclass(frozen=True)
 class Sink:
     """Write down when each batch arrives."""
 
@@ -87,7 +122,7 @@ class Case:
 
     spark: Any
     folder: Path
-    size: int
+    size: Size
     per_s: float  # offered, once all keys are there
 
     @property
@@ -105,12 +140,12 @@ class Case:
         from dspkit.spark import SparkJob, TraceSource, arrow, keyed
 
         functions = {
-            "read": arrow(Read(self.size), "key int64"),
-            "count": keyed(count, key="key", state="int64", schema="key int64"),
+            "read": arrow(Read(self.size.keys), "key int64"),
+            "count": keyed(*self._counting(), key="key", state="int64" if self.size.value == 8 else "binary"),
             "sink": arrow(Sink(self.stamps)),
         }
-        filled_s = max(1, -(-self.size // _FILL))
-        load = workload.Jump(self.size / filled_s, self.per_s, filled_s)
+        filled_s = max(1, -(-self.size.keys // _FILL))
+        load = workload.Jump(self.size.keys / filled_s, self.per_s, filled_s)
         job = SparkJob(
             Topology(
                 tuple(Operator(name, 8, stateful=name == "count") for name in functions),
@@ -126,11 +161,15 @@ class Case:
             epoch_s=EPOCH_S,
         )
         end = time.monotonic() + _PATIENCE_S
-        while (s := job.observe()).operators["count"].state_keys != self.size or self._lags(s.lag):
+        while (s := job.observe()).operators["count"].state_keys != self.size.keys or self._lags(s.lag):
             if time.monotonic() > end:
                 job.close()
                 raise TimeoutError(f"{self.size} keys are not there after {_PATIENCE_S:g} s: {s}")
         return job
+
+    def _counting(self) -> tuple[Any, str]:
+        """Return the function that counts, and the columns that it sends."""
+        return (count if self.size.value == 8 else CountInBytes(self.size.value)), "key int64"
 
     def _lags(self, lag: float) -> bool:
         return self.per_s == LIGHT and lag > self.per_s / 5
@@ -144,7 +183,7 @@ def _cases(per_s: float) -> Iterator[list[Case]]:
     with tempfile.TemporaryDirectory(prefix="dspkit-state-") as folder:
         spark = session.start_session("local[32]", "realtime")
         try:
-            cases = [Case(spark, Path(folder, str(size)), size, per_s) for size in SIZES]
+            cases = [Case(spark, Path(folder, f"{size.keys}x{size.value}"), size, per_s) for size in SIZES]
             for case in cases:
                 case.folder.mkdir()
                 case.job().close()
@@ -153,10 +192,10 @@ def _cases(per_s: float) -> Iterator[list[Case]]:
             session.stop(spark)
 
 
-Medians = dict[int, dict[str, float]]
+Medians = dict[Size, dict[str, float]]
 
 
-def _medians(found: Mapping[int, Mapping[str, list[float]]]) -> Medians:
+def _medians(found: Mapping[Size, Mapping[str, list[float]]]) -> Medians:
     """Return the medians, but the mean of what merges write, as few epochs have one."""
     middle = {"merged_over_touched": statistics.fmean}
     return {
@@ -168,7 +207,7 @@ def _medians(found: Mapping[int, Mapping[str, list[float]]]) -> Medians:
 @cache
 def _light() -> Medians:
     """Return the medians at a light load, by size: silence and p99 in s, bytes written per epoch and byte touched."""
-    found: dict[int, dict[str, list[float]]] = {size: defaultdict(list) for size in SIZES}
+    found: dict[Size, dict[str, list[float]]] = {size: defaultdict(list) for size in SIZES}
     with _cases(LIGHT) as cases:
         for _ in range(TURNS):
             for case in cases:
@@ -246,13 +285,13 @@ class _Written:
 
         (before,), (after,) = self._checkpoint._offsets(epoch - 1), self._checkpoint._offsets(epoch)
         ids = [np.arange(a, b) * len(after) + p for p, (a, b) in enumerate(zip(before, after, strict=True))]
-        return _ENTRY * len(np.unique(keys_of(np.concatenate(ids), self._size)))
+        return (_KEY + self._size.value) * len(np.unique(keys_of(np.concatenate(ids), self._size.keys)))
 
 
 @cache
 def _flat_out() -> Medians:
     """Return the records/s of the keyed operator, as fast as it can, in windows of two epochs, by size."""
-    found: dict[int, dict[str, list[float]]] = {size: defaultdict(list) for size in SIZES}
+    found: dict[Size, dict[str, list[float]]] = {size: defaultdict(list) for size in SIZES}
     with _cases(FLAT_OUT) as cases:
         for _ in range(TURNS):
             for case in cases:
@@ -267,11 +306,31 @@ def _flat_out() -> Medians:
 
 
 def _detail(found: Medians, *names: str) -> dict[str, float]:
-    return {f"{name} {size:,}": found[size][name] for name in names for size in SIZES} | {"load": _four.load()}
+    return {f"{name} {size}": found[size][name] for name in names for size in SIZES} | {"load": _four.load()}
 
 
 def _large_over_small(found: Medians, name: str) -> float:
-    return found[max(SIZES)][name] / found[min(SIZES)][name]
+    return found[max(_COUNTS)][name] / found[min(_COUNTS)][name]
+
+
+@cache
+def _stock() -> dict[str, float]:
+    """Return the figures of stock Spark by kind and size; a size that does not end in time is left out."""
+    found: dict[str, float] = {}
+    for size in _COUNTS:
+        for kind, most in _STOCK_MOST.items():
+            if size.keys > most:
+                continue
+            command = [sys.executable, "-m", "benchmarks._stock_state", kind, str(size.keys)]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=_STOCK_LIMIT_S, check=True)
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                print(
+                    f"stock Spark ({kind}, {size}): {type(error).__name__} {str(error.stderr)[-300:]}", file=sys.stderr
+                )
+                continue
+            found |= {f"{name} {kind} {size}": each for name, each in json.loads(done.stdout.splitlines()[-1]).items()}
+    return found
 
 
 def rescale_silence_large_over_small() -> Claim:
@@ -297,3 +356,11 @@ def throughput_large_over_small() -> Claim:
     """Records/s flat out over random keys, largest over smallest."""
     found = _flat_out()
     return Claim(_large_over_small(found, "per_s"), "x", 0.8, detail=_detail(found, "per_s", "per_cpu_s"))
+
+
+def stock_rescale_silence_over_ours() -> Claim:
+    """The silence of a rescale of stock Spark (SQL aggregation; stop, repartition, start) over ours, smallest size."""
+    ours, stock = _light(), _stock()
+    least = min(_COUNTS)
+    detail = stock | _detail(ours, "silence_s", "bytes_over_touched")
+    return Claim(stock[f"silence_s sql {least}"] / ours[least]["silence_s"], "x", 5.0, detail=detail)

@@ -66,7 +66,9 @@ def recoveries(snapshots: Iterable[Snapshot]) -> list[Recovery]:
     former, under_way = 0.0, False
     for s in snapshots:
         changed = last is not None and s.deployment != last.deployment
-        if changed or (s.downtime_s > 0 and not under_way):
+        if changed and under_way and not found[-1].changed and last is not None and last.downtime_s > 0:
+            found[-1] = found[-1]._replace(changed=True)  # its records took windows to drain
+        elif changed or (s.downtime_s > 0 and not under_way):
             found.append(Recovery(s.t - s.window_s, changed, 0.0, None, 0.0))
             under_way = True
         if under_way:

@@ -103,17 +103,20 @@ def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
         raise TypeError(f"it gave columns {batch.schema.names}, and said it would give {declared.names}")
     columns = [batch.column(field.name).cast(field.type) for field in declared]
     for name, column in zip(declared.names, columns, strict=True):
-        check_finite(name, batch.column(name), column)
+        check_kept(name, batch.column(name), column)
     return pa.RecordBatch.from_arrays(columns, schema=declared)
 
 
-def check_finite(name: str, given: pa.Array, cast: pa.Array) -> None:
-    """Raise a ValueError if a number became infinite, as Arrow casts large ones to a narrower float.
+def check_kept(name: str, given: pa.Array, cast: pa.Array) -> None:
+    """Raise a ValueError if Arrow made something else of a value without a word.
+
+    It makes infinite what is too large for a narrower float, cuts the digits of a float for a decimal and the time of
+    day for a date, has True for all numbers but 0, and leaves out fields of structs. Floats may be rounded.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> check_finite("x", pa.array([1e300]), pa.array([1e300]).cast(pa.float32()))
+    >>> check_kept("x", pa.array([1e300]), pa.array([1e300]).cast(pa.float32()))
     Traceback (most recent call last):
     ValueError: 1e+300 in column 'x', which float does not hold
     """
@@ -121,14 +124,32 @@ def check_finite(name: str, given: pa.Array, cast: pa.Array) -> None:
     from pyarrow import types
 
     if types.is_struct(cast.type):
-        for before, after in zip(given.flatten(), cast.flatten(), strict=True):
-            check_finite(name, before, after)
+        fields = {field.name: before for field, before in zip(given.type, given.flatten(), strict=True)}
+        if fields.keys() != {field.name for field in cast.type}:  # Arrow leaves out some, and has null for others
+            raise ValueError(f"{given.type} in column {name!r}, which was declared as {cast.type}")
+        for field, after in zip(cast.type, cast.flatten(), strict=True):
+            check_kept(name, fields[field.name], after)
     elif types.is_nested(cast.type):
-        check_finite(name, _flat(given), _flat(cast))
+        check_kept(name, _flat(given), _flat(cast))
+    elif _cuts(given.type, cast.type):
+        kept = pc.equal(cast.cast(given.type), given)
+        if pc.any(pc.invert(kept)).as_py():
+            raise ValueError(f"{given.filter(pc.invert(kept))[0]} in column {name!r}, which {cast.type} does not hold")
     elif types.is_floating(cast.type) and (types.is_floating(given.type) or types.is_integer(given.type)):
         lost = given.filter(pc.and_(pc.is_finite(given), pc.is_inf(cast)))
         if len(lost):
             raise ValueError(f"{lost[0]} in column {name!r}, which {cast.type} does not hold")
+
+
+def _cuts(given: pa.DataType, cast: pa.DataType) -> bool:
+    from pyarrow import types
+
+    number = types.is_integer(given) or types.is_floating(given)
+    return bool(
+        (number and types.is_boolean(cast))
+        or (types.is_floating(given) and types.is_decimal(cast))
+        or (types.is_timestamp(given) and types.is_date(cast))
+    )
 
 
 def _flat(array: pa.Array) -> pa.Array:

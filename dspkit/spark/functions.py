@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .dead_letters import Guarded, check_finite
+from .dead_letters import Guarded, check_kept
 from .errors import SchemaError
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ class _Frames:
                 batch = pa.RecordBatch.from_pandas(made, schema=self.schema, preserve_index=False)
                 for field in self.schema:
                     if field.name in made.columns and _narrow(field.type):
-                        check_finite(field.name, pa.array(made[field.name], from_pandas=True), batch.column(field.name))
+                        check_kept(field.name, pa.array(made[field.name], from_pandas=True), batch.column(field.name))
                 yield batch
 
 

@@ -29,7 +29,7 @@ from .dataflow import savepoint
 from .dataflow.checkpoint import Checkpoint
 from .dataflow.state import KEPT
 from .dataflow.task import Stage
-from .errors import CheckpointError, QueryError, SessionError, SinkError
+from .errors import CheckpointError, QueryError, SessionError, SinkError, readable
 from .functions import Function, as_pandas
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
 from .runtime import processes as nodes
@@ -200,6 +200,10 @@ class SparkJob(BackendBase):
         self._owned: list[Any] = []  # clean-up functions for close(), called in reverse order
         self._changing = threading.Lock()  # of workers and parallelism: one change after the other
         self._refused: Exception | None = None  # the error of a change that continued after `deploy` had returned
+        self._drains: list[
+            tuple[float, float]
+        ] = []  # from the end of reading to the next epoch, if windows ended within
+        self._draining = math.inf  # since when the sources do not read, for a change
         self._unpublished: SinkError | None = None
         if owns_master and self._cluster:
             self._owned.append(self._cluster.close)
@@ -263,7 +267,7 @@ class SparkJob(BackendBase):
             progress=self._progress,
         )
         meter.restarts = lambda: self._supervisor.restarted
-        self._owned.append(lambda: self._supervisor.close(_RESCALE_S))
+        self._owned.append(self._end_query)
         self._publisher.thread.start()
         self._logs.start(self._supervisor, self._names)
         if not self._supervisor.ready(_START_S):
@@ -327,6 +331,11 @@ class SparkJob(BackendBase):
     def _fail(self, error: Exception) -> None:
         """End the job with an error of a sink: nothing can be committed any more."""
         self._supervisor.failed = self._supervisor.failed or error
+
+    def _end_query(self) -> None:
+        """Commit what was done, and stop; after an error of a log only stop, as what was read since may be wrong."""
+        self._supervisor.failed = self._supervisor.failed or self._logs.failed
+        self._supervisor.close(_RESCALE_S)
 
     def _publish_rest(self, temporary: Any) -> None:
         """Publish what was committed; if that fails, a temporary checkpoint stays, as it has these rows."""
@@ -423,6 +432,8 @@ class SparkJob(BackendBase):
             time.sleep(min(left, EVERY_S))
             self._must_run()
         after, cores = self._collector.totals(), self._workers.reading()
+        if self._draining < end and (self._draining, math.inf) not in self._drains:
+            self._drains.append((self._draining, math.inf))
         offered, before = self._logs.offered(end), self._logs.offered(self._end)
         window = ObservedWindow(
             start=self._end - self._began,
@@ -431,7 +442,7 @@ class SparkJob(BackendBase):
             execution=self.execution,
             offered={n: offered[n] - before[n] for n in offered},
             lag=self._logs.lag(offered, after, self._names),
-            gaps=self._own_clock(after.gaps),
+            gaps=self._own_clock([*after.gaps, *self._drains]),
             nodes=nodes.shares(self._cores, cores),
             commits=self._own_clock(after.commits),
         )
@@ -487,14 +498,19 @@ class SparkJob(BackendBase):
                 self._collector.disturb()
                 self._supervisor.want(self._k())  # before slots are removed, as an epoch may end by itself
                 self._workers.drain(workers)
+                self._draining = time.time()
                 if not self._supervisor.rescale(self._k(), _RESCALE_S) and self._runs():
                     log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
                     until(lambda: self._collector.parallelism == self._k() or not self._runs(), math.inf)
                 if self._runs():
                     self._workers.terminate()
                     self._present = wanted
-            except Exception as error:
-                self._refused, self._wanted = error, self._deployment
+            except Exception as error:  # `deploy` raises it, or the next call
+                self._refused = error if isinstance(error, DspkitError) else readable(error, advice=session.log_advice)
+                self._wanted = self._deployment
+            if self._drains and self._drains[-1] == (self._draining, math.inf):
+                self._drains[-1] = self._draining, time.time()
+            self._draining = math.inf
             with session.reserving():
                 self._reserve(self._present, self._wanted)
 
@@ -690,6 +706,8 @@ class SparkJob(BackendBase):
         if refused is not None:
             raise refused
         ended = (thread.failure for thread in self._threads)
+        if self._supervisor.failed is not None:  # another job may have the slots, whether this one is closed or not
+            session.reserve(self._workers, 0)
         if failed := self._supervisor.failed or self._logs.failed or next(filter(None, ended), None):
             raise failed
 

@@ -15,8 +15,10 @@ import json
 import logging
 import math
 import os
+import resource
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -25,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core import Deployment, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
-from ..core.lazy import load
 from .threads import ServiceThread
 
 log = logging.getLogger("dspkit")
@@ -53,8 +54,12 @@ def memory_bytes() -> int:
     >>> memory_bytes() > 1_000_000
     True
     """
-    found = load("psutil", "spark").Process().memory_info()
-    return int(found.rss - getattr(found, "shared", 0))
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            resident, shared = map(int, file.read().split()[1:3])
+        return (resident - shared) * resource.getpagesize()
+    except OSError:  # another system than Linux, which knows the peak only
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @dataclass(frozen=True)
@@ -595,8 +600,12 @@ class ObservedWindow:
     commits: tuple[tuple[float, float], ...] = ()  # intervals in which no task ran, as an epoch was committed
 
     def overlap(self, intervals: Sequence[tuple[float, float]]) -> float:
-        """Return the seconds of these intervals within the window."""
-        return sum(max(0.0, min(b, self.end) - max(a, self.start)) for a, b in intervals)
+        """Return the seconds of the window that are in any of these intervals."""
+        seconds, upto = 0.0, self.start
+        for a, b in sorted(intervals):
+            seconds += max(0.0, min(b, self.end) - max(a, upto))
+            upto = max(upto, b)
+        return seconds
 
 
 def snapshot(

@@ -40,6 +40,11 @@ def test_a_failure_without_a_change_counts_from_its_window():
     assert found == [(5.0, False, 8.0, 15.0, pytest.approx(3 + 5 + 0.25))]
 
 
+def test_windows_in_which_a_change_drains_are_a_part_of_it():
+    (found,) = recoveries(_windows((100, 0, ONE), (10, 4, ONE), (0, 5, ONE), (60, 1, TWO), (95, 0, TWO)))
+    assert found == (5.0, True, 10.0, 20.0, pytest.approx(4.5 + 5 + 2 + 0.25))
+
+
 def test_less_load_needs_less_throughput():
     windows = _windows((100, 0, ONE), (0, 5, TWO), (30, 0, TWO))
     from dataclasses import replace

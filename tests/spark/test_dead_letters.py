@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +196,42 @@ def test_numbers_inside_of_lists_and_structs_do_not_become_infinite_either(kind:
     with pytest.raises(ValueError, match=r"1e\+300 in column 'x', which float does not hold"):
         as_declared(batch, narrow)
     assert as_declared(batch.slice(0, 1), narrow).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "declared"),
+    [
+        (pa.float64(), 0.5, pa.bool_()),
+        (pa.float64(), float("nan"), pa.bool_()),
+        (pa.int64(), 7, pa.bool_()),
+        (pa.float64(), 1.005, pa.decimal128(10, 2)),
+        (pa.timestamp("us"), datetime(2026, 11, 20, 0, 0, 1), pa.date32()),
+        (pa.list_(pa.float64()), [1.0, 0.5], pa.list_(pa.bool_())),
+        (pa.struct({"a": pa.int64(), "b": pa.int64()}), {"a": 1, "b": 2}, pa.struct({"a": pa.int64()})),
+        (pa.struct({"a": pa.int64()}), {"a": 1}, pa.struct({"a": pa.int64(), "b": pa.int64()})),
+    ],
+    ids=str,
+)
+def test_a_value_that_the_declared_type_would_cut_is_an_error(
+    kind: pa.DataType, value: Any, declared: pa.DataType
+) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([value], kind)], ["x"])
+    with pytest.raises(ValueError, match=r"in column 'x', which (was declared|.* does not hold)"):
+        as_declared(batch, pa.schema({"x": declared}))
+
+
+def test_a_value_that_the_declared_type_holds_is_cast() -> None:
+    rows = {
+        "yes": [1.0, None],
+        "price": [1.25, None],
+        "day": [datetime(2026, 11, 20), None],
+        "s": [{"a": 1, "b": 2}, None],
+    }
+    declared = {"yes": pa.bool_(), "price": pa.decimal128(10, 2), "day": pa.date32()}
+    swapped = pa.struct({"b": pa.int64(), "a": pa.int64()})
+    made = as_declared(pa.record_batch(rows), pa.schema({**declared, "s": swapped})).to_pylist()
+    assert made[0] == {"yes": True, "price": Decimal("1.25"), "day": date(2026, 11, 20), "s": {"a": 1, "b": 2}}
+    assert made[1] == dict.fromkeys(rows)
 
 
 @pytest.mark.parametrize("function", [exits, wrong_columns, returns_early])

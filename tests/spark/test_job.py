@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pytest
 import live
 from dspkit import Deployment, Operator, Topology, control_loop, demo, policies, workload
 from dspkit.core import DeploymentError, OperatorMetrics, Snapshot
-from dspkit.spark import SparkJob, ThreadError, TraceSource, arrow, dataframe, frame, keyed, sql
+from dspkit.spark import ClusterError, SparkJob, ThreadError, TraceSource, arrow, dataframe, frame, keyed, sql
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.runtime import flow_control
 
@@ -347,9 +348,16 @@ def test_a_job_is_observed_while_a_change_drains(tmp_path: Any, monkeypatch: pyt
             job.deploy(wanted)
             assert job.deployment == wanted
             assert job.observe().deployment.parallelism["work"] == 1
+        assert (seen := job.observe()).downtime_s == seen.window_s  # nothing is read
         shut.unlink()
         seen = live.until(lambda: (seen := job.observe()).deployment == second and seen)
         assert len(seen.operators["work"].instances or ()) == 3
+        no_worker = ClusterError("no worker", expected="one", fix="wait")
+        with monkeypatch.context() as patch:
+            patch.setattr(job._workers, "scale_up", Mock(side_effect=no_worker))
+            with pytest.raises(ClusterError, match="no worker"):
+                job.deploy(first)
+        assert job.deployment == job.observe().deployment == second  # what cannot be carried out changes nothing
         assert job.restarts == 0
     live.each_once(tmp_path / "job")
 

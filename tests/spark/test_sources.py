@@ -100,6 +100,31 @@ def test_a_file_that_shrinks_or_goes_is_told(tmp_path: Path) -> None:
         _take(source, looked, [0])
 
 
+def test_a_file_in_the_place_of_another_one_is_told_however_large_it_is(tmp_path: Path) -> None:
+    """Rotated by its own name: its first lines would have been taken for those of the file before."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.log").write_text("one\ntwo\n")
+    _, looked = _follow(FileSource(logs, "*.log", partitions=1), tmp_path)
+    (logs / "a.log").rename(logs / "a.log.1")
+    (logs / "a.log").write_text("three\nfour\nfive\nsix\n")
+    with pytest.raises(SourceError, match=r"another file than before; .* a new name"):
+        looked._look()
+
+
+def test_a_line_that_is_too_long_is_told_instead_of_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dspkit.spark.sources.files._MOST", 1 << 20)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a").write_bytes(b"one\n" + bytes((1 << 20) - 4))
+    _, looked = _follow(FileSource(logs, partitions=1), tmp_path)
+    assert looked.counts == [1]
+    with (logs / "a").open("ab") as file:
+        file.write(b"0000\n")
+    with pytest.raises(SourceError, match="a line of more than 1 MB"):
+        looked._look()
+
+
 def test_marks_that_were_not_written_to_the_end_are_repaired_and_old_ones_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

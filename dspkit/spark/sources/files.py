@@ -135,6 +135,7 @@ class _Look:
         self._counts: list[int] = []
         self._last = [known[-1] for known in marks]
         self._ends: dict[str, int] = {}  # counted bytes of each file
+        self._nodes: dict[str, int] = {}  # the file that had each name when it was seen first
         for known in marks:
             until = [mark.number for mark in known[1:]]
             for mark, end in zip(known, until, strict=False):
@@ -149,13 +150,14 @@ class _Look:
         fresh: list[list[Mark]] = [[] for _ in self._counts]
         for file in sorted(self._path.glob(self._pattern)):
             name = file.relative_to(self._path).as_posix()
-            size = file.stat().st_size
-            begun = self._ends.get(name, 0)
-            if size < begun:
+            about = file.stat()
+            size, begun = about.st_size, self._ends.get(name, 0)
+            if size < begun or self._nodes.setdefault(name, about.st_ino) != about.st_ino:
+                other = "" if size < begun else ", another file than before"
                 raise SourceError(
-                    f"{file} with {size} bytes, after it had {begun}",
+                    f"{file} with {size} bytes, after it had {begun}{other}",
                     expected="files that only grow",
-                    fix="rotate by renaming: a new file for new lines",
+                    fix="rotate by giving the file with new lines a new name",
                 )
             if size == begun or file.is_dir():
                 continue
@@ -163,6 +165,12 @@ class _Look:
                 opened.seek(begun)
                 text = opened.read(_MOST)
             lines, whole = text.count(b"\n"), text.rfind(b"\n") + 1
+            if not lines and len(text) == _MOST:
+                raise SourceError(
+                    f"a line of more than {_MOST >> 20} MB in {file}",
+                    expected="shorter lines",
+                    fix="write binary data to another file",
+                )
             if not lines:
                 continue
             p, now = zlib.crc32(name.encode()) % len(self._counts), round(time.time() * 1e6)
