@@ -4,7 +4,7 @@
     python3 dev.py COMMAND [arguments handed on]      (`make COMMAND` is the same)
 
     lab     open JupyterLab on the index of the notebooks, on this machine only
-    app     the notebooks as pages of sliders and charts, without their code (Voilà); not the one with Spark
+    app     the notebooks as pages of sliders and charts, without their code (Voilà); not those with Spark
     demo    word count on a local Spark under a policy, for two minutes; leaves a report (--help: what can be set)
     test    run the tests                   report  run a notebook, write one HTML file to reports/
     bench   time the claims we make         lint    check style, formatting, types and prose

@@ -1,4 +1,4 @@
-"""Robustness on a shared machine: what other users of it cannot do to a job."""
+"""Robustness on a shared machine: hostile users of it, power cuts, and other programs that take the cores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 
 from benchmarks import Claim
 
-DATAGRAMS, INPUTS = 1_000_000, 100_000
+ROOT = Path(__file__).resolve().parents[1]
+DATAGRAMS, INPUTS, CUTS = 1_000_000, 100_000, 200
+QUICK: list[str] = []  # arguments of pytest, which chooses the quick suite without any
 _UNDER_WAY = 500  # datagrams that are sent and not received yet: more would be lost, and prove nothing
 
 
@@ -60,17 +62,54 @@ def hostile_datagrams() -> Claim:
 
 def hostile_inputs() -> Claim:
     """Foreign errors, crashes and endless loops among 100,000 mutated inputs of all loaders."""
-    root = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-W", "ignore", str(root / "tests" / "loaders" / "test_hostile.py"), str(INPUTS)]
-    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"}
+    found = _program("loaders/test_hostile.py", INPUTS)
+    return Claim(len(found["failed"]), "inputs", 0, better="lower", detail=found | {"failed": found["failed"][:5]})
+
+
+def sockets_beyond_loopback() -> Claim:
+    """Sockets of local jobs and of a SparkCluster that others can reach, by the kernel's tables, every 20 ms."""
+    found = _program("spark/test_network.py")
+    return Claim(len(found["beyond"]), "sockets", 0, better="lower", detail=found)
+
+
+def power_cuts_and_kills_survived() -> Claim:
+    """Power cuts (simulated) and kill -9 at any moment after which state and sink have each committed record once."""
+    found = _program("spark/test_power.py", CUTS)
+    return Claim(CUTS - len(found["failed"]), f"of {CUTS}", CUTS, detail=found | {"failed": found["failed"][:5]})
+
+
+def quick_suite_failures() -> Claim:
+    """Tests that fail in five runs of the quick suite beside two endless loops; DSPKIT_SUITE_RUNS is another number."""
+    sys.path.insert(0, str(ROOT / ".ci"))
+    from tested import attempt  # type: ignore[import-not-found]
+
+    failed: list[str] = []
+    tests = 0
+    for run in range(runs := int(os.environ.get("DSPKIT_SUITE_RUNS", "5"))):
+        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        try:
+            outcome = attempt(QUICK, ROOT / "build" / f"busy-{run}.xml")
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+        if not outcome.ran:
+            raise RuntimeError(f"pytest ended with exit code {outcome.code} before its tests did")
+        failed += outcome.failed
+        tests += len(outcome.ran)
+    return Claim(len(failed), "tests", 0, better="lower", detail={"runs": runs, "tests": tests, "failed": failed})
+
+
+def _program(file: str, *arguments: object) -> dict[str, Any]:
+    """Run a file of the tests as a program, and return what it prints at its end, with its seconds."""
+    command = [sys.executable, "-W", "ignore", str(ROOT / "tests" / file), *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "tests", ".ci"))}
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    seconds = round(time.monotonic() - began, 1)
     if done.returncode:  # the process itself was ended, so that the rest is not known
         raise RuntimeError(f"exit code {done.returncode}: {done.stderr[-500:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    detail = {"given": found["given"], "failed": found["failed"][:5], "seconds": seconds}
-    return Claim(len(found["failed"]), "inputs", 0, better="lower", detail=detail)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
 def _done(collector: Any) -> float:

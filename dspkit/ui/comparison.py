@@ -426,7 +426,7 @@ class Compare:
     def _ipython_display_(self) -> None:
         if os.environ.get("DSPKIT_HEADLESS"):
             self.wait()
-        show_beside(getattr(self, "picture", None), self.view)
+        show_beside(self, getattr(self, "picture", None), self.view)
 
 
 def _itself(policy: Policy) -> Policy:

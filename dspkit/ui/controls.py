@@ -23,6 +23,8 @@ from ..workload import Workload
 
 CLOSE_AFTER_S = 30.0  # in which the slowest browser has drawn what was asked of it
 _closing: deque[tuple[float, Any]] = deque()  # views to remove, and when
+_Shown = list[tuple[Any, Any]]  # views with their boxes
+_cells: dict[str, tuple[str, _Shown, _Shown]] = {}  # by cell: its last run, and what that one and the one before showed
 _lock = threading.Lock()
 _COLOUR = "var(--jp-error-color1, #B00020)"
 
@@ -193,6 +195,36 @@ class Panel:
             self._failed(error)
         else:
             self._changed(self.thing)
+
+
+def replace_former(view: Any, box: Any) -> None:
+    """Close the views that former runs of this cell displayed, as their output is no longer in the notebook.
+
+    Those of the run before this one stay until the next, as this run may display them again; those that another cell
+    displays, or a variable names, stay as well. IPython's `Out` forgets those that are closed. Nothing is closed where
+    the front end does not say which cell it runs; JupyterLab does.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    request: dict[str, Any] = getattr(shell, "get_parent", dict)()
+    cell, run = (request.get(part, {}).get(name) for part, name in (("metadata", "cellId"), ("header", "msg_id")))
+    if not cell:
+        return
+    former_run, former, before = _cells.get(cell, ("", [], []))
+    if former_run == run:
+        former.append((view, box))
+        return
+    _cells[cell] = run, [(view, box)], former
+    names = getattr(shell, "user_ns", {})
+    kept = {id(each) for _, *shown in _cells.values() for each, _ in (*shown[0], *shown[1])}
+    kept |= {id(value) for name, value in names.items() if not name.startswith("_")}
+    for each, its_box in before:
+        if id(each) not in kept:
+            close(its_box)
+            for held in (names, names.get("_oh", {}), getattr(shell, "user_ns_hidden", {})):
+                for name in [name for name, value in held.items() if value is each]:
+                    del held[name]
 
 
 def close(view: Any) -> None:

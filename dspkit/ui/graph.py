@@ -132,7 +132,7 @@ class TopologyView:
         self._code.value = f"<b>The same as code</b><pre>{escape(s.code())}</pre>"
 
     def _ipython_display_(self) -> None:
-        show_beside(self.picture, self.view)
+        show_beside(self, self.picture, self.view)
 
 
 class EtpPicker:
@@ -214,4 +214,4 @@ class EtpPicker:
         self.code.value = f"<b>The same as code</b><pre>{escape(call)}</pre>"
 
     def _ipython_display_(self) -> None:
-        show_beside(self._picture, self.box)
+        show_beside(self, self._picture, self.box)

@@ -69,4 +69,4 @@ class Lesson:
             self._code.value = f"<b>The same as code</b><pre>lessons.{escape(call(thing))}.plot()</pre>"
 
     def _ipython_display_(self) -> None:
-        show_beside(self.thing.plot(), self.box)
+        show_beside(self, self.thing.plot(), self.box)

@@ -15,7 +15,7 @@ from typing import Any
 from .. import plots, policies, report
 from ..core import ArgumentError, Backend, History, Policy, thresholds
 from ..experiment import policy_of
-from .controls import Errors, Panel, read_control
+from .controls import Errors, Panel, read_control, replace_former
 from .run import Run
 from .settings import LiveSettings
 from .view import RunView
@@ -202,6 +202,7 @@ class Live:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
+        replace_former(self, self.view.box)
         display(self.view.box)  # type: ignore[no-untyped-call]
 
     # Controls

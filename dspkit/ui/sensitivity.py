@@ -276,7 +276,7 @@ class Sensitivity:
     def _ipython_display_(self) -> None:
         if os.environ.get("DSPKIT_HEADLESS") and self._sweeping is not None:
             self._sweeping.wait()
-        show_beside(self._picture, self.view)
+        show_beside(self, self._picture, self.view)
 
     def _other_app(self) -> None:
         with self._lock:

@@ -12,7 +12,7 @@ import ipywidgets as w
 
 from .. import plots
 from ..core import History, Step, changes, thresholds, why_text
-from .controls import ROOM, WIDE, Errors, slider
+from .controls import ROOM, WIDE, Errors, replace_former, slider
 
 # Plots are a fraction of a pixel wider than their box, which would give each a scroll bar.
 _STYLE = "<style>.dspkit .jp-OutputArea-output { overflow: hidden }</style>"
@@ -49,8 +49,8 @@ class RunView:
         self.progress = w.IntProgress(min=0, description="windows", tooltip="windows done", layout={"width": "330px"})
         self.knobs = w.VBox()
         self.chart, self.graph, self.link = (w.Output() for _ in range(3))
-        self.status, self.left, self.why, self.code, self.said = (w.HTML() for _ in range(5))
-        self.why.layout = {"height": "190px", "overflow": "auto"}
+        self.status, self.left, self.code, self.said = (w.HTML() for _ in range(4))
+        self.why = w.HTML(layout={"height": "190px", "overflow": "auto"})
         self.settings = settings_box()
         left = w.VBox(self.controls(), layout={"flex": "0 0 350px", "overflow": "hidden"})
         right = w.VBox(
@@ -172,9 +172,10 @@ def show_plot(output: Any, plot: plots.Plot, *, bar: bool = True) -> None:
     output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
 
-def show_beside(plot: plots.Plot | None, box: Any) -> None:
-    """Display widgets with a chart, which reports, and notebooks opened without a kernel, show instead."""
+def show_beside(view: Any, plot: plots.Plot | None, box: Any) -> None:
+    """Display a view with a chart, which reports and notebooks opened without a kernel show instead of the widgets."""
     from IPython.display import display
 
+    replace_former(view, box)
     picture = {} if plot is None else plot.bundle
     display({**picture, **box._repr_mimebundle_()}, raw=True)  # type: ignore[no-untyped-call]

@@ -99,4 +99,4 @@ class TwoDays:
         return self.history
 
     def _ipython_display_(self) -> None:
-        show_beside(self.picture, self.view)
+        show_beside(self, self.picture, self.view)

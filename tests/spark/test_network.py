@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -235,23 +236,34 @@ def test_a_socket_that_a_descendant_binds_for_a_moment_is_seen() -> None:
         assert any(bound.pid not in others for bound in watch.within) == loopback, text
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["realtime", "microbatch", "cluster"])
-def test_nothing_of_a_job_is_bound_beyond_the_loopback_address(where: str) -> None:
-    """From the first moment to the end: servers of the shuffle come with each epoch and rescale, and go."""
+KINDS_OF_SPARK = ("realtime", "microbatch", "cluster")
+
+
+def watched(where: str) -> tuple[Watch, int]:
+    """Watch a job from the first moment to the end; return also how many sockets there were before it began.
+
+    Servers of the shuffle come with each epoch and rescale, and go.
+    """
     live.end()
     mode = "microbatch" if where == "microbatch" else "realtime"
     with Watch() as watch, started(where) as spark:
         base = len(watch.within)
-        assert base >= (6 if where == "cluster" else 2)
         with live.job(500, 50, mode=mode, spark=spark, master=spark.sparkContext.master, epoch_s=1.0) as job:
             for work in (1, 3):
                 job.deploy(job.deployment.scaled({"work": work}))
                 wait_until_it_works(job)
+    return watch, base
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("where", KINDS_OF_SPARK)
+def test_nothing_of_a_job_is_bound_beyond_the_loopback_address(where: str) -> None:
+    watch, base = watched(where)
+    assert base >= (6 if where == "cluster" else 2)
     assert not watch.beyond
     assert watch.looks > 20
-    if mode == "realtime":
+    if where != "microbatch":
         assert len(watch.within) > base + 4  # the shuffle's servers among them
 
 
@@ -377,3 +389,10 @@ def test_a_spark_whose_streaming_shuffle_is_made_otherwise_is_refused_by_name(tm
     assert "StreamingShuffleWriter of Spark 4.3" in wrong, wrong
     assert "createServer(ILjava/util/List;)" in wrong.partition("expected")[0], wrong
     assert "createServer()" in wrong.partition("expected")[2], wrong
+
+
+if __name__ == "__main__":  # print which sockets are bound beyond the loopback address, and how many are not
+    found = [watched(where)[0] for where in KINDS_OF_SPARK]
+    live.end()
+    beyond = sorted({str(bound) for watch in found for bound in watch.beyond})
+    print(json.dumps({"beyond": beyond, "within": sum(len(watch.within) for watch in found)}))

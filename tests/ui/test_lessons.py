@@ -105,8 +105,9 @@ def test_a_report_shows_the_picture_that_controls_turn(tmp_path):
     assert lessons.Contention().plot().summary in page
 
 
-def test_placement_moves_with_its_weights_and_says_what_is_lost():
+def test_placement_moves_with_its_weights_and_says_what_is_lost(monkeypatch):
     """The optimum for one metric alone is the best of that metric, and a heuristic is no better than the optimum."""
+    monkeypatch.setattr("dspkit.ui.lessons.placement._PATIENCE_S", 600.0)  # a busy machine needs longer for an optimum
     best = [lessons.Placement(*(float(i == k) for k in range(3)), nodes=16) for i in range(3)]
     found = [lesson.answer().metrics for lesson in best]
     assert found[0].response_s == pytest.approx(min(m.response_s for m in found))

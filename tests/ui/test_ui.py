@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from dataclasses import dataclass, make_dataclass, replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import ipywidgets
@@ -55,7 +56,7 @@ def _spec(output):
     return output.outputs[0]["data"][PLOTLY_MIME]
 
 
-def _until(true, timeout_s=180):
+def _until(true, timeout_s=600):  # at first the simulator is compiled
     end = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < end, "it never came"
@@ -456,6 +457,44 @@ def test_widgets_that_are_replaced_are_closed(explorer):
         explorer.view.switch.value = "simulated"
     controls.remove_closed(math.inf)
     assert len(ipywidgets.widgets.widget._instances) == before
+
+
+def test_views_of_former_runs_of_a_cell_are_closed(monkeypatch):
+    """Of all but the last two runs, unless another cell shows them or a variable names them; and `Out` forgets them."""
+
+    def show(cell, run, view):
+        names["_oh"][run] = names[f"_{run}"] = hidden[f"_{run}"] = view
+        parent = {"metadata": {"cellId": cell}, "header": {"msg_id": run}}
+        shell = SimpleNamespace(get_parent=lambda: parent, user_ns=names, user_ns_hidden=hidden)
+        monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+        view._ipython_display_()
+
+    def there():
+        controls.remove_closed(math.inf)
+        return [view.view.box in ipywidgets.widgets.widget._instances.values() for view in views]
+
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    views = [ui.Live(lambda: None, "static") for _ in range(6)]
+    names, hidden = {"_oh": {}, "mine": views[3]}, {}
+    show("a", "1", views[0])
+    show("a", "1", views[1])  # a second one in the same run
+    show("b", "2", views[1])
+    show("a", "3", views[2])
+    assert there() == [True] * 6
+    show("a", "4", views[2])  # the same again
+    assert there() == [False, True, True, True, True, True]
+    assert not any(held is views[0] for held in (*names.values(), *names["_oh"].values(), *hidden.values()))
+    show("a", "5", views[3])
+    for run in "678":
+        show("a", run, views[4])
+    assert there() == [False, True, False, True, True, True]
+    assert names["_5"] is names["_oh"]["5"] is views[3]
+    show(None, "9", views[5])
+    show(None, "10", views[5])
+    assert there() == [False, True, False, True, True, True]
+    show("b", "11", views[5])
+    show("b", "12", views[5])
+    assert there() == [False, False, False, True, True, True]
 
 
 def test_a_view_that_was_replaced_stays_until_a_slow_browser_has_drawn_it_and_is_not_heard(explorer):

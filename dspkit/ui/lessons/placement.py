@@ -16,6 +16,7 @@ from ...plots.theme import PALETTE, Spec, axis, plot
 
 METHODS = ("optimum", *(name for name in placement.HEURISTICS if name != "time_limited"))
 NAMES = {"usage": "network usage", "traffic": "traffic between nodes", "energy": "elastic energy"}
+_PATIENCE_S = 5.0  # of a person who moves a slider, for the optimum
 UNITS = {"usage": "records under way", "traffic": "records/s", "energy": "records/s x s²"}
 MINUTES = 61
 
@@ -72,7 +73,7 @@ class Placement(Knobs):
         """
         name = method or self.method
         if name == "optimum":
-            return placement.solve(self.problem, self.weights, self.ranges, time_limit_s=5.0)
+            return placement.solve(self.problem, self.weights, self.ranges, time_limit_s=_PATIENCE_S)
         return placement.heuristic(name)(self.problem, self.weights, self.ranges)
 
     def plot(self) -> Plot:
@@ -130,7 +131,7 @@ def _plane(shape: str, nodes: int, seed: int) -> dict[str, Point]:
 
 @lru_cache(maxsize=64)
 def _ranges(shape: str, nodes: int, seed: int, metric: str) -> Ranges:
-    return placement.find_ranges(_problem(shape, nodes, seed), metric, time_limit_s=5.0)
+    return placement.find_ranges(_problem(shape, nodes, seed), metric, time_limit_s=_PATIENCE_S)
 
 
 @dataclass(frozen=True)
