@@ -138,7 +138,7 @@ def looks_around(batches: Iterator[Any], known: dict[int, int]) -> Iterator[Any]
 
 
 def test_a_key_of_another_instance_that_is_looked_up_is_an_error_and_not_absent(tmp_path: Path) -> None:
-    """What the function would see depends on the number of instances; one instance has all keys."""
+    """The function would see other values with more instances; one instance has all keys."""
     batches = [pa.RecordBatch.from_pydict({"id": [*range(50)], "v": [0] * 50}, schema=SCHEMA)]
     stage = tasks.stage(keyed(looks_around, key="id", state="int64"), tmp_path, SCHEMA)
     tasks.epoch(stage, 0, 1, batches)
