@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import secrets
 import signal
 import sqlite3
 import sys
@@ -45,7 +44,7 @@ def write_spark(folder: Path, kind: str, epoch: int, text: str) -> None:
     path = folder / "spark" / kind / str(epoch)
     make_folder(path.parent)
     for name, data in ((f".{epoch}.crc", _sums(text.encode())), (str(epoch), text.encode())):
-        fresh = path.with_name(f"fresh {secrets.token_hex(4)}")
+        fresh = path.with_name(f".{epoch}.{uuid.uuid4()}.tmp")
         write_durably(fresh, [data])
         os.replace(fresh, path.with_name(name))
     state.synchronise(path.parent)

@@ -52,6 +52,7 @@ class Job(sinks.FakeJob):
             counts = self.checkpoint.state("out").to_pydict()
             assert dict(zip(*counts.values(), strict=True)) == dict.fromkeys(range(self.read), 1)
         assert sinks.contents(self.sink) == [sinks.row(n) for n in range(self.read)]
+        assert not list((self.checkpoint.folder / "spark").glob("*/.*.tmp*")), "half-written files stay"
 
 
 def begin(folder: Path, kind: str) -> Job:
@@ -166,6 +167,10 @@ def test_a_savepoint_and_a_start_from_it_are_whole_after_a_power_cut(tmp_path: P
         begin(folder / "old", "table").check(2 * sinks.EACH)
         if "saved" in done or (folder / "saved" / "monday").exists():
             Checkpoint(folder / "saved" / "monday")._check(1)
+        savepoint.save(job.checkpoint, folder / "saved" / "tuesday", 1)
+        if "saved" not in done and not (folder / "saved" / "monday").exists():
+            savepoint.save(job.checkpoint, folder / "saved" / "monday", 1)
+        assert sorted(os.listdir(folder / "saved")) == ["monday", "tuesday"], "half-written folders stay"
         if "restored" in done:
             begin(folder / "new", "table").check(2 * sinks.EACH)
 

@@ -155,6 +155,8 @@ class Checkpoint:
         it was before them, so that each still counts once. No query may run meanwhile.
         """
         self._identity()  # without it no epoch is whole
+        for partial in (self.folder / "spark").glob("*/.*.tmp*"):  # of a Java that was killed (Checkpoints.java)
+            partial.unlink(missing_ok=True)
         commits, why = self._epochs("commits"), ""
         newest = commits[-1] if commits else -1
         for epoch in reversed([epoch for epoch in commits if epoch > newest - KEPT]):

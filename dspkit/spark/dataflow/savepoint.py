@@ -7,6 +7,8 @@ a function that converts the values.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -31,6 +33,7 @@ from .store import Manifest, _manifest_path, operator_parts
 Convert = Mapping[str, Callable[[Any], Any] | None]
 _BY_NAME = ("operators", "edges", "sends", "stateful", "keys", "sinks")  # of the identity: may differ
 _ADDED = ("timers", "windows")  # of the identity: the same for operators that there were
+_PARTIAL = ".dspkit-savepoint-"
 _OF_OPERATOR = re.compile(r"(\D*)(\d+)(-\d+.*)")  # names of files of state: time-3-0.json
 
 
@@ -41,9 +44,13 @@ def save(checkpoint: Checkpoint, path: Path, epoch: int) -> None:
         raise ExistingFileError(
             f"savepoint {path}, which exists", expected="a new folder", fix="choose another name, or remove it"
         )
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fresh, lock = path.with_name(f"{_PARTIAL}{secrets.token_hex(8)}"), -1
     try:
         make_folder(path.parent)
+        _remove_stale(path.parent)
+        fresh.mkdir()
+        lock = os.open(fresh, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         _copy_epoch(checkpoint, Checkpoint(fresh), epoch)
         for folder in sorted({each.parent for each in fresh.rglob("*")}):
             synchronise(folder)
@@ -58,6 +65,20 @@ def save(checkpoint: Checkpoint, path: Path, epoch: int) -> None:
         ) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _remove_stale(parent: Path) -> None:
+    """Remove what processes that were killed left of savepoints; the folder of one that is alive is locked."""
+    for folder in parent.glob(f"{_PARTIAL}*"):
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
 
 
 def _copy_epoch(there: Checkpoint, here: Checkpoint, epoch: int) -> None:
