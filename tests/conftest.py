@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kinds = ("microbatch]", "plain]")
 
     def kind(item: pytest.Item) -> int:
-        if item.path.name == "test_spark_cluster.py":
+        if item.path.name == "test_cluster.py":
             return len(kinds) + 1
         return next((i for i, end in enumerate(kinds, 1) if end in item.name), 0)
 
