@@ -459,7 +459,7 @@ class SparkJob(BackendBase):
         return tuple((a - self._began, b - self._began) for a, b in intervals)
 
     def deploy(self, deployment: Deployment) -> None:
-        """Change parallelism and workers from the next epoch on, which begins at once; the query continues to run.
+        """Change parallelism, workers and places from the next epoch on, which begins at once; the query continues.
 
         If that takes longer than ten seconds, as where records in flight drain slowly or workers start, it
         continues beside `observe`, whose snapshots have the former deployment until the new one runs.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dspkit.spark import TraceSource, errors
+from dspkit.spark import TraceSource, errors, metering
 from dspkit.spark.dataflow import frames, state
 from dspkit.spark.runtime import engine, flow_control
 from dspkit.workload import Constant
@@ -24,8 +24,10 @@ SHARED: dict[str, tuple[str, str, Any]] = {
     "records of the first frames": ("Job", r"\bframeRecords = ([\d_]+);", flow_control._LEAST),
     "records of an executor's first frames": ("Lease", r"\bframeRecords = ([\d_]+);", flow_control._LEAST),
     "partitions of a trace": ("TraceReader", r'"partitions", ([\d_]+)\)', TraceSource(Constant(1)).partitions),
-    "property of an epoch's plan": ("Job", r'setLocalProperty\("([^"]+)"', state.PROPERTY),
+    "property of an epoch's plan": ("Job", r'setLocalProperty\("([^"]+)", plan\)', state.PROPERTY),
     "receiver of the last row": ("Gather", r"\bEND = (-?[\d_]+);", frames.END),
+    "bits of a frame's sender": ("Links", r"\bWORKERS = ([\d_]+);", frames.OPERATOR.bit_length()),
+    "variable with the worker's name": ("Links", r'getenv\("([^"]+)"\)', metering.WORKER),
     "mark of an operator's error": ("Select", r'\bFAILED = "([^"]*)"', errors.FAILED),
 }
 
@@ -67,6 +69,8 @@ def test_every_constant_that_python_repeats_by_comment_is_compared_here() -> Non
         ("engine", "_FIRST", "Job"),
         ("flow_control", "_FIRST", "Job"),
         ("frames", "END", "Gather"),
+        ("frames", "OPERATOR", "Links"),
+        ("metering", "WORKER", "Links"),
         ("state", "KEPT", "Job"),
     }
     assert all(java in {file for file, _, _ in SHARED.values()} for _, _, java in noted)
