@@ -88,13 +88,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("axes", "told"), WRONG)
 def test_no_point_is_played_unless_all_can_be(axes, told, monkeypatch):
-    monkeypatch.setattr(module, "simulate_many", lambda *a, **k: pytest.fail("simulated"))
+    monkeypatch.setattr(module.simulation, "simulate_many", lambda *a, **k: pytest.fail("simulated"))
     with pytest.raises(ArgumentError, match=told):
         APP.sweep(axes)
 
 
 def test_what_the_topology_cannot_run_is_not_played(monkeypatch):
-    monkeypatch.setattr(module, "simulate_many", lambda *a, **k: pytest.fail("simulated"))
+    monkeypatch.setattr(module.simulation, "simulate_many", lambda *a, **k: pytest.fail("simulated"))
     operators = tuple(replace(o, max_parallelism=3) for o in APP.topology.operators)
     bounded = replace(APP, topology=Topology(operators, APP.topology.edges), start=1)
     with pytest.raises(DeploymentError):
