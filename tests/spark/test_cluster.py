@@ -165,6 +165,7 @@ def _kill_one(what: str, job: SparkJob) -> None:
     _until(lambda: job.observe().throughput > 0, 120)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_master_given_by_its_address_tells_its_slots_and_its_machines_load(cluster: SparkCluster, spark: Any) -> None:
     """As a company's cluster would: whatever workers there are, none of them a knob."""
@@ -283,6 +284,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_whoever_began_it_is_killed_and_it_ends_by_itself() -> None:
     path = [str(Path(__file__).parents[2])]

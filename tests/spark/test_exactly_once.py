@@ -195,6 +195,7 @@ def test_a_running_job_whose_state_is_damaged_goes_back_too(tmp_path: Path) -> N
     live.each_once(tmp_path)
 
 
+@pytest.mark.slow
 def test_old_epochs_leave_nothing_behind(tmp_path: Path) -> None:
     with live.job(1000, 50, checkpoint=tmp_path) as job:
         for k in (1, 2) * 5:

@@ -57,6 +57,7 @@ NAP = "SELECT id, event_s FROM input WHERE reflect('java.lang.Thread', 'sleep', 
 SUM = "SELECT id, event_s FROM input WHERE aggregate(sequence(1, id % 2 + 30000), 0L, (a, x) -> a + x) > 0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utilisation", UTILISATIONS)
 def test_the_true_rate_of_a_query_is_that_of_its_work_in_java(utilisation: float) -> None:
     """20 ms per record, of which Python sees nothing but how long it took; a frame costs it some 0.2 ms."""
@@ -140,6 +141,7 @@ def test_a_graph_with_branches_and_a_join_counts_each_record_on_its_own_side(mod
     assert found == {d: ((n, 0) if d % 2 == 0 else (0, n)) for d, n in enumerate(np.bincount(given % 10).tolist())}
 
 
+@pytest.mark.slow
 def test_two_sources_meet_and_each_has_its_own_rate() -> None:
     topology = Topology(("fast", "slow", "count"), (("fast", "count"), ("slow", "count")))
     sources = {"fast": workload.Constant(900), "slow": TraceSource(workload.Constant(300), partitions=4)}
@@ -155,6 +157,7 @@ def test_two_sources_meet_and_each_has_its_own_rate() -> None:
     assert got["fast"] == pytest.approx(3 * got["slow"], rel=0.2)  # neither waits for the other
 
 
+@pytest.mark.slow
 def test_an_operator_that_sends_two_for_one_says_so_and_throughput_counts_source_records() -> None:
     topology = Topology.chain("read", "words", "count")
     functions = {"words": arrow(live.words, "word int64"), "count": arrow(live.swallow)}
@@ -206,7 +209,9 @@ def test_each_operator_runs_as_many_tasks_as_it_has_instances() -> None:
         assert tasks() == [2, 3, 5]  # and they stay
 
 
-@pytest.mark.parametrize("mode", ["realtime", "microbatch", "plain"])
+@pytest.mark.parametrize(
+    "mode", ["realtime", *(pytest.param(m, marks=pytest.mark.slow) for m in ("microbatch", "plain"))]
+)
 def test_a_load_that_stands_still_still_lets_the_job_be_rescaled(mode: str) -> None:
     with live.job(load=workload.Constant(0), mode=mode) as job:
         job.deploy(job.deployment.scaled({"work": 4}))
@@ -310,6 +315,7 @@ def test_what_a_failed_run_has_read_but_not_committed_is_lag_again(monkeypatch: 
         live.works(job)
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     with live.job(300, window_s=1.0, epoch_s=2.0) as job:
         while job.observe().throughput == 0:
@@ -335,6 +341,7 @@ def test_a_job_that_continues_from_a_checkpoint_warms_up_as_a_new_one_does(tmp_p
                 pass
 
 
+@pytest.mark.slow
 def test_a_job_is_observed_while_a_change_drains(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dspkit.spark.job._PROMPT_S", 0.5)
     shut = tmp_path / "shut"
@@ -363,6 +370,7 @@ def test_a_job_is_observed_while_a_change_drains(tmp_path: Any, monkeypatch: pyt
     live.each_once(tmp_path / "job")
 
 
+@pytest.mark.slow
 def test_a_function_that_leaks_has_its_process_replaced_and_nothing_is_lost(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -387,6 +395,7 @@ def test_a_function_that_leaks_has_its_process_replaced_and_nothing_is_lost(
     assert live.each_once(tmp_path) > 0
 
 
+@pytest.mark.slow
 def test_jobs_of_one_process_run_side_by_side_or_the_second_is_refused(tmp_path: Any) -> None:
     """Together they need all slots, and each gives its own back at the end of each of its epochs."""
     live.end()

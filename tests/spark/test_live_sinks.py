@@ -80,6 +80,7 @@ def test_sinks_have_each_record_once_through_rescales_and_restarts(mode: str, tm
         before = now
 
 
+@pytest.mark.slow
 def test_a_sink_that_gives_up_ends_the_job_and_nothing_is_lost(tmp_path: Path) -> None:
     with _job(tmp_path) as job:
         live.until(lambda: len(job.table("rows", 10)) == 10)

@@ -110,7 +110,8 @@ def wait_until_it_works(job: Any) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("where", ["realtime", pytest.param("cluster", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["realtime", "cluster"])
 def test_hostile_peers_lose_their_own_connection_and_the_job_loses_nothing(where: str, tmp_path: Path) -> None:
     """All kinds at each server of the streaming shuffle, before and after rescales, and 72 bytes at every other."""
     sockets = Sockets()
@@ -218,6 +219,7 @@ def page_status(url: str) -> int | None:
         return None
 
 
+@pytest.mark.slow
 def test_a_socket_that_a_descendant_binds_for_a_moment_is_seen() -> None:
     code = "import socket, time; s = socket.socket({}); s.bind(({!r}, 0)); {}; time.sleep(1)"
     cases = [
@@ -367,6 +369,7 @@ public class Probe {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no javac; to have it: apt-get install -y openjdk-17-jdk")
 def test_a_spark_whose_streaming_shuffle_is_made_otherwise_is_refused_by_name(tmp_path: Path) -> None:
     import pyspark

@@ -132,6 +132,7 @@ def test_a_big_output_widget_does_not_hang(run):
     assert time.monotonic() - started < 150
 
 
+@pytest.mark.slow
 def test_a_cell_without_end_is_ended_and_so_is_its_kernel(run):
     with pytest.raises(NotebookError, match="no end within 10 s in cell 2"):
         run(
@@ -141,7 +142,10 @@ def test_a_cell_without_end_is_ended_and_so_is_its_kernel(run):
         )
 
 
-@pytest.mark.parametrize("last", ["'fine'", "1 / 0", "import os; os._exit(1)", "import time; time.sleep(600)"])
+ENDLESS = pytest.param("import time; time.sleep(600)", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("last", ["'fine'", "1 / 0", "import os; os._exit(1)", ENDLESS])
 def test_the_kernel_always_ends(run, tmp_path, last):
     try:
         run("import os, pathlib\npathlib.Path('pid').write_text(str(os.getpid()))", last, timeout_s=10)
