@@ -157,22 +157,29 @@ JSONS = {
     "deep and closed": DEEP, "deep objects": '{"a":' * 200_000, "numbers": "[" + "1e9," * 250_000 + "0]",
     "digits": "9" * 1_000_000, "words": "[" + '"",' * 340_000 + "0]", "a word": '"' + "x" * 1_000_000 + '"',
 }  # fmt: skip
-LINES = {
-    "newlines": b"\n" * 800_000_000,
-    "short lines": b"{}\n" * 60_000_000,
-    "one line": b"x" * 800_000_000,
-    "lines of lists": (b"[" + b"[]," * 2_000_000 + b"0]\n") * 30,
-    "events": b'{"Event":"SparkListenerTaskEnd","Stage ID":1}\n' * 3_000_000,
+LINES = {  # a piece and how often it stands there; whole, they would make each fork slow
+    "newlines": (b"\n" * 1000, 800_000),
+    "short lines": (b"{}\n" * 1000, 60_000),
+    "one line": (b"x" * 1000, 800_000),
+    "lines of lists": (b"[" + b"[]," * 2_000_000 + b"0]\n", 30),
+    "events": (b'{"Event":"SparkListenerTaskEnd","Stage ID":1}\n' * 1000, 3_000),
 }
 
 
-def packed(path, data):
-    """Write a gzip file of at most 1 MB: what is left of longer data is cut off."""
+def packed(path, name):
+    """Write a gzip file of at most 1 MB, once for all loaders: what is left of longer data is cut off."""
+    once = path.with_name(f"{name}.gz")
+    if once.exists():
+        path.hardlink_to(once)
+        return
+    piece, count = LINES[name]
+    data = piece * count
     with gzip.open(path, "wb", 9) as file:
         for start in range(0, len(data), 8 * MB):
             file.write(data[start : start + 8 * MB])
             if path.stat().st_size > 0.8 * MB:
                 break
+    once.hardlink_to(path)
 
 
 def cases(folder):
@@ -200,8 +207,8 @@ def cases(folder):
         whole = lambda p, text=text: (p.mkdir(), (p / "jobs_overview.json").write_text(text))  # noqa: E731
         yield f"Flink: {name}", "", whole, lambda p: FlinkRest(p).history()
         yield f"Storm: {name}", "", whole, lambda p: StormUI(p).history()
-    for name, data in LINES.items():
-        write = lambda p, data=data: packed(p, data)  # noqa: E731
+    for name in LINES:
+        write = lambda p, name=name: packed(p, name)  # noqa: E731
         yield f"packed log: {name}", ".log.gz", write, lambda p: SparkEventLog(p).history()
         yield f"packed progress: {name}", ".jsonl.gz", write, lambda p: SparkProgress(p).history()
         yield f"packed points: {name}", ".lp.gz", write, lambda p: InfluxDB(p, topology=["a"]).history()
@@ -223,7 +230,6 @@ def main(folder, wanted=""):
         sys.stdout.flush()
         if not os.fork():
             resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-            slower = max(1.0, yardstick() / YARDSTICK_S)
             before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
             began = time.process_time()
             try:
@@ -233,7 +239,9 @@ def main(folder, wanted=""):
                 said = f"refused {str(error)!a:.150}"
             except BaseException as error:
                 said = f"FOREIGN {error!r:.150}"
-            took_s = (time.process_time() - began) / max(slower, yardstick() / YARDSTICK_S)
+            took_s = time.process_time() - began
+            if took_s > MOST_CPU_S:
+                took_s /= max(1.0, yardstick() / YARDSTICK_S)
             most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             print(json.dumps([name, size, said, most - before, took_s]), flush=True)
             os._exit(0)
@@ -243,7 +251,7 @@ def main(folder, wanted=""):
 
 @pytest.mark.slow
 def test_hostile_files_of_a_megabyte_take_little(tmp_path):
-    """Time is that of the processor, in units of a fixed piece of work that is timed before and after."""
+    """Time is that of the processor, or what remains of it if a fixed piece of work takes longer, too."""
     code = "import sys; from loaders import test_bounds; test_bounds.main(sys.argv[1])"
     root = Path(__file__).resolve().parents[2]
     path = os.pathsep.join([str(root), str(root / "tests"), *sys.path])
