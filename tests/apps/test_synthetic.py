@@ -175,7 +175,7 @@ def test_an_application_starts_a_cluster_of_its_own_and_ends_it() -> None:
     live.end()
     app = apps.get("tag_and_count")()
     with app.spark(workers=2, window_s=1.0) as job:
-        assert job.knobs == {"parallelism", "workers"}
+        assert job.knobs == {"parallelism", "workers", "placement"}
         assert job.deployment.workers == 2
         assert any(job.observe().throughput for _ in range(30))
         cluster = job._cluster

@@ -145,9 +145,15 @@ def test_a_log_that_fills_faster_than_it_is_read_waits_outside(request: pytest.F
             job.observe()
         with log.filling(401, 12_000, 2000):
             job.observe()
+            gauge = live.Interference()
             snapshots = [job.observe() for _ in range(3)]
+            quiet = gauge.share() < live.QUIET
         inside = sum(m.backlog for name, m in snapshots[-1].operators.items() if name != "read")
         assert inside < 1000
+        assert snapshots[2].lag > snapshots[0].lag
+        assert sum(s.throughput for s in snapshots) / 3 < 230  # 5 ms per record, and a record may end a window late
+        if not quiet:
+            return
         assert sum(s.source_rate for s in snapshots) / 3 == pytest.approx(2000, rel=0.1)
         assert sum(s.throughput for s in snapshots) / 3 == pytest.approx(200, rel=0.15)
         assert snapshots[2].lag - snapshots[0].lag == pytest.approx(2 * 1800, rel=0.15)
@@ -158,10 +164,11 @@ def test_entries_that_were_trimmed_away_end_the_job_in_one_readable_error(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     log, client = Log("redis", request, tmp_path / "log"), request.getfixturevalue("stream")
-    for n in range(30_000):
-        log.write(n)
     with _job(log, tmp_path / "checkpoint", "realtime", micros=3000) as job:
-        live.works(job)
+        with log.filling(1, 400, 150):  # so that it is known what `slow` can do, and the rest waits in the log
+            live.works(job)
+        for n in range(401, 30_000):
+            log.write(n)
         for name in "abcd":
             client.xtrim(name, maxlen=5, approximate=False)
         with pytest.raises(SourceError, match="trimmed or deleted before they were read"):
