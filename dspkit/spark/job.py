@@ -200,9 +200,8 @@ class SparkJob(BackendBase):
         self._owned: list[Any] = []  # clean-up functions for close(), called in reverse order
         self._changing = threading.Lock()  # of workers and parallelism: one change after the other
         self._refused: Exception | None = None  # the error of a change that continued after `deploy` had returned
-        self._drains: list[
-            tuple[float, float]
-        ] = []  # from the end of reading to the next epoch, if windows ended within
+        # From the end of reading to the next epoch, if windows ended within.
+        self._drains: list[tuple[float, float]] = []
         self._draining = math.inf  # since when the sources do not read, for a change
         self._unpublished: SinkError | None = None
         if owns_master and self._cluster:
@@ -659,7 +658,7 @@ class SparkJob(BackendBase):
         return {(self._names[i], j): worker for (i, j), worker in sorted(totals.workers.items())}
 
     def _warn_of_places(self, totals: Totals) -> None:
-        """Report instances that Spark has put elsewhere, once per deployment: it prefers a slot to waiting for long."""
+        """Report instances that Spark has put elsewhere, once per epoch: it prefers a slot to waiting for long."""
         if totals.token == self._until_token:
             return
         runs, asked = self._worker_by_instance(totals), self._deployment.placement
