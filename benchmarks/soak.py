@@ -67,7 +67,7 @@ def _heap() -> float:
 
 def _held(folder: Path) -> dict[str, float]:
     """Return what this process and those below it hold; of Java's memory only the live heap, as it collects rarely."""
-    from dspkit.spark.runtime import processes
+    from dspkit.spark.runtime import cluster as processes
 
     gc.collect()
     own = next(p for p in processes.running() if p.pid == os.getpid())

@@ -23,17 +23,16 @@ from dspkit.apps import autrascale as words
 from dspkit.apps.live import Service
 from dspkit.core import ArgumentError
 from dspkit.spark import CheckpointError, TraceSource
-from dspkit.spark.dataflow import query, state, store
+from dspkit.spark.dataflow import exchange, state, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.dataflow.frames import Edge, Records, stamped
-from dspkit.spark.dataflow.keys import KeyedState, owners
-from dspkit.spark.dataflow.state import Plan
+from dspkit.spark.dataflow.exchange import Edge, Records, owners, stamped
+from dspkit.spark.dataflow.state import KeyedState, Plan
 from dspkit.spark.functions import as_schema
 from dspkit.spark.metering import EVERY_S, ObservedWindow, Totals, snapshot
-from dspkit.spark.runtime import processes, supervisor
-from dspkit.spark.runtime import processes as nodes
-from dspkit.spark.runtime.flow_control import HEADROOM, TARGET_S, allowance
-from dspkit.spark.runtime.supervisor import STALL_S, Progress, StallWatch, Supervisor
+from dspkit.spark.runtime import cluster as processes
+from dspkit.spark.runtime import supervisor
+from dspkit.spark.runtime import workers as nodes
+from dspkit.spark.runtime.supervisor import HEADROOM, STALL_S, TARGET_S, Progress, StallWatch, Supervisor, allowance
 
 SCHEMA = stamped(as_schema("word string, n int64"), "split")
 NUMBERS = KeyedState("count", ("n",), (pa.int64(),), pa.int64(), single=True)
@@ -249,7 +248,7 @@ def test_what_runs_below_a_process_is_found_and_can_be_ended() -> None:
 
 def test_a_frame_that_a_query_emptied_still_says_how_many_came() -> None:
     schema = stamped(as_schema("n int64"), "somebody")
-    records, seconds, worked = query.unpack(struct.pack("<qqq", 5_000_000, 2_000_000, 7), schema)
+    records, seconds, worked = exchange.unpack_query(struct.pack("<qqq", 5_000_000, 2_000_000, 7), schema)
     assert (records.rows, records.batch.num_rows, seconds, worked) == (7, 0, 0.005, 0.002)
     assert records.batch.schema.names == ["n"]
 
