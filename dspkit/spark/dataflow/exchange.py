@@ -1,4 +1,4 @@
-"""What passes between operators: frames, small Arrow batches with an address, and the keys that decide where they go.
+"""Frames that operators exchange, which are small Arrow batches with an address, and the keys that direct them.
 
 A key is what a column holds, or what several columns hold together, then a tuple in Python. Equality is that of Arrow's
 values with two exceptions, which are Python's: 0.0 and -0.0 are one key, and all NaN are one key. The group of a key

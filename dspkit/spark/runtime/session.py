@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,6 @@ _SQL = {  # settings of a job's own copy of the session
 }
 _LONGEST = 50  # characters of a folder for sockets: the system accepts a hundred, Spark adds a name of 43
 _use = {"jobs": 0, "ours": False}  # users of the one Spark of this process
-_reserved: dict[object, int] = {}  # slots that jobs need at once, by job
-_RESERVING = threading.RLock()
 _log: spark_log.SparkLog | None = None  # of the one Spark of this process, if we started it
 _quiet_java = spark_log.QuietJava()
 _PATTERN = re.compile(r"[,*?{}\[\]]")

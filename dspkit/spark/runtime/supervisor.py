@@ -18,7 +18,9 @@ times per second, the number of records that they may take until the next messag
 
 They may take $c (h + T^* - T)$, with the time $h$ between two messages and the target $T^*$. A job that keeps up takes
 less by itself; a micro-batch is bounded by its own limit. A frame holds no more records than keep the slowest instance
-busy for a moment: it is processed as a whole, and its progress cannot be seen before its end.
+busy for a moment: it is processed as a whole, and its progress cannot be seen before its end. Sources start slowly: an
+operator that has processed nothing yet is sent a few hundred records, and before one that nothing has reached, the
+sources take at most as many again as they have taken until then.
 
 **Stragglers.** Each task sends a reading five times per second, from a thread of its own, also when it waits. One that
 is silent while others are not has either been stopped (SIGSTOP), hangs, or holds Python's lock in a long call. Only the
@@ -439,7 +441,7 @@ TARGET_S = 0.5
 HEADROOM = 1.1  # rates are measured: a reading that is a little low must not limit the job
 _MEMORY = 10  # readings over which rates are averaged
 _LEAST = 64  # records: enough for a measurement
-_FIRST_RECORDS = 2000  # records, as in Job.java
+_FIRST_RECORDS = 512  # records for an operator that is not measured yet, as in Job.java
 _UNLIMITED = 1 << 60
 _FASTEST = 1 << 30  # records in a frame: sources have a limit of their own
 
@@ -449,28 +451,32 @@ def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[i
 
     `inputs` are the senders of each operator.
     """
-    whole = after.operators
-    taken = sum(whole.get(i, Counter())["done"] for i in range(len(k)) if not inputs[i])
+    whole, nothing = after.operators, Counter[str]()
+    taken = sum(whole.get(i, nothing)["done"] for i in range(len(k)) if not inputs[i])
     capacity, slowest, longest = float("inf"), float("inf"), 0.0
+    most = float("inf")  # while an operator is not measured yet
     for i, senders in inputs.items():
-        did = _difference(before.operators.get(i), whole.get(i, Counter()))
-        d = did if did["done"] > 0 and did["busy"] > 0 else whole.get(i, Counter())
-        came = sum(whole.get(u, Counter())[f"edge {i}"] for u in senders)
-        if d["done"] <= 0 or d["busy"] <= 0 or came <= 0:
-            continue  # a source, or not measured yet
-        able = k[i] * d["done"] / d["busy"]
-        capacity = min(capacity, able * taken / came)
-        slowest = min(slowest, able / k[i] * taken / came)
-        sent = sum(after.epoch.get(u, Counter())[f"edge {i}"] for u in senders)
-        longest = max(longest, (sent - after.epoch.get(i, Counter())["done"]) / able)
-    if capacity == float("inf"):  # no operator has been measured yet: wait for the first records
-        own = {i: after.epoch.get(i, Counter()) for i in range(len(k)) if not inputs[i]}
-        sent = any(own[u][f"edge {i}"] for i, senders in inputs.items() for u in senders if u in own)
-        dropped = any(counts["done"] for counts in own.values())
-        return (0 if sent else _UNLIMITED if dropped else _FIRST_RECORDS), _LEAST
+        if not senders:
+            continue
+        came = sum(whole.get(u, nothing)[f"edge {i}"] for u in senders)
+        did = _difference(before.operators.get(i), whole.get(i, nothing))
+        d = did if did["done"] > 0 and did["busy"] > 0 else whole.get(i, nothing)
+        sent = sum(after.epoch.get(u, nothing)[f"edge {i}"] for u in senders)
+        waiting = sent - after.epoch.get(i, nothing)["done"]
+        if came <= 0:  # no record has reached it: what it is first sent must not be all that the others can process
+            most = min(most, max(_FIRST_RECORDS, taken))
+        elif d["done"] <= 0:
+            most = min(most, max(0.0, _FIRST_RECORDS - waiting * (taken / came if taken else 1.0)))
+            slowest = 0.0
+        elif d["busy"] > 0:
+            able = k[i] * d["done"] / d["busy"]
+            capacity = min(capacity, able * taken / came)
+            slowest = min(slowest, able / k[i] * taken / came)
+            longest = max(longest, waiting / able)
     least = _LEAST if longest < 2 * TARGET_S else 0
-    credit = max(least, int(HEADROOM * capacity * (EVERY_S + TARGET_S - longest)))
-    return credit, max(1, min(_FASTEST, int(slowest * WORK_S)))
+    credit = max(least, HEADROOM * capacity * (EVERY_S + TARGET_S - longest))
+    in_one_frame = int(min(_FASTEST, slowest * WORK_S)) if 0 < slowest < float("inf") else _LEAST
+    return int(min(most, credit, _UNLIMITED)), max(1, in_one_frame)
 
 
 def _difference(before: Counter[str] | None, after: Counter[str]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Where a job runs: the slots of its Spark and, on a cluster of ours, workers that are added and removed.
+"""Slots and workers that a job runs on: those of its Spark and, on a cluster of ours, added and removed workers.
 
 `runnable` and `places` say what fits there. `machine`, `node_shares` and `others` are readings of the work of nodes, as
 the kernel or executors count it, and `shares` the utilisation between two readings; empty if it is not measured.
