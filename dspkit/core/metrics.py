@@ -217,6 +217,9 @@ class Snapshot:
     last_selectivities : mapping
         Selectivities by edge as they were last measured before this window, for edges along which this window measured
         none; None where there has been no measurement yet. The control loop fills it in.
+    delays : mapping
+        Delay in seconds by pair of nodes, as half of the least round trip between them in the last seconds; a pair is
+        listed once, and those that were not measured are missing.
     execution : {"pipelined", "micro-batch"}
         Whether operators work at the same time, so that the slowest limits the job, or take turns as stages of a
         micro-batch, so that their times add up.
@@ -244,9 +247,10 @@ class Snapshot:
     execution: str = "pipelined"
     commit_s: float = 0.0
     last_selectivities: Mapping[Edge, float | None] = field(default_factory=FrozenMap)
+    delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
-        for name in ("operators", "source_rates", "edge_rates", "nodes", "last_selectivities"):
+        for name in ("operators", "source_rates", "edge_rates", "nodes", "last_selectivities", "delays"):
             object.__setattr__(self, name, FrozenMap(getattr(self, name)))
         _check_numbers(self, "t", "window_s", "throughput", "lag", "downtime_s", "commit_s")
         if not (self.window_s > 0 and self.downtime_s + self.commit_s <= self.window_s * (1 + _ROUNDING)):
@@ -259,7 +263,7 @@ class Snapshot:
         for edge, value in self.last_selectivities.items():
             if value is not None:
                 _check_value(f"last_selectivities[{edge!r}]", value)
-        for name in ("source_rates", "edge_rates", "nodes"):
+        for name in ("source_rates", "edge_rates", "nodes", "delays"):
             for key, value in getattr(self, name).items():
                 _check_value(f"{name}[{key!r}]", value)
 

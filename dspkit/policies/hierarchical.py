@@ -283,6 +283,7 @@ class Hierarchical(PolicyKnobs):
         import numpy as np
 
         made, wanted = [], (state.wished or snapshot.deployment).parallelism
+        rules = replace(self, delays=snapshot.delays) if snapshot.delays and not self.delays else self
         for i, (name, view) in enumerate(self._views(state.topology, snapshot).items()):
             seen, k = view, len(view.busy)
             if self.manager:
@@ -291,7 +292,7 @@ class Hierarchical(PolicyKnobs):
                 urge = 2.0 if wanted[name] > k else 0.0  # a utilisation that triggers the change
                 seen = replace(view, busy=(urge,) * k, used=dict.fromkeys(view.used, 0.0))
             random = np.random.default_rng([state.seed, state.drawn, i])
-            if action := plan_action(name, seen, self, random):
+            if action := plan_action(name, seen, rules, random):
                 made.append(self._request(action, view, snapshot.t))
         return tuple(made)
 
