@@ -7,7 +7,7 @@ look bearable. So each signal has a choice that sees the overload anyway, which 
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from ..core import Deployment, Latency, OperatorMetrics, Snapshot, knob
@@ -15,6 +15,7 @@ from ..etp import held_back
 
 SIGNALS = ("auto", "cpu", "busy")
 LOADS = ("demand", "arrivals")
+CHANGES = 9  # that the cost of a change is learned from
 
 
 def signal_knob() -> str:
@@ -75,6 +76,42 @@ def arrivals(snapshot: Snapshot, load: str = "demand") -> dict[str, float]:
     if load == "demand" and held_back(snapshot):
         measured |= {name: rate for name, rate in snapshot.demand.items() if name in measured}
     return measured
+
+
+class ChangeCost(NamedTuple):
+    """What changes of the policy have cost, beside its model: the time lost until the former rate was back.
+
+    `error_s` is the median difference over the last changes, by which the model's time for any change is off.
+    """
+
+    counted_t: float | None = None  # begin of the last change that is over
+    predicted_s: float | None = None  # of the change that was decided last
+    errors: tuple[float, ...] = ()
+
+    def after(self, snapshot: Snapshot) -> ChangeCost:
+        """Return the costs with one more window."""
+        t, seconds = snapshot.last_change_t, snapshot.last_change_s
+        if t is None or seconds is None or t == self.counted_t:
+            return self
+        if self.predicted_s is None:  # a change by hand
+            return self._replace(counted_t=t)
+        return ChangeCost(t, None, (*self.errors, seconds - self.predicted_s)[-CHANGES:])
+
+    @property
+    def error_s(self) -> float:
+        """Seconds to add to the model's."""
+        return median(self.errors) if self.errors else 0.0
+
+
+def change_cost_knob() -> str:
+    """Return the knob for the source of a change's cost."""
+    made: str = knob(
+        "model",
+        "seconds that any change takes: given, or corrected by those that were lost in the changes so far (measured)",
+        choices=("model", "measured"),
+        source="model, nardelli",
+    )
+    return made
 
 
 class DeploymentRun(NamedTuple):

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ..core import (
     ArgumentError,
@@ -36,6 +36,7 @@ from ..core import (
 from ..placement import Application, Downtime, Limits, Network, Problem, Replication, Solution, Weights, solve
 from ..placement.replication.control import FIRST
 from ._managers import delay, freeze_tables, known_nodes
+from ._measurements import ChangeCost, change_cost_knob
 from .odp import PeriodRates, on_nodes
 from .on_demand import placed
 
@@ -55,6 +56,7 @@ class EdrpState(NamedTuple):
     due: float = 0.0
     begun: bool = False  # whether there was a decision with measured rates
     measured: PeriodRates = PeriodRates()
+    cost: ChangeCost = ChangeCost()
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class EDRP(PolicyKnobs):
     )
     sync_s: float = knob(6.0, "t_syn: time that any change takes", low=0.0, high=600.0, unit="s", source="prototype")
     spawn_s: float = knob(0.5, "t_s: time to start a replica", low=0.0, high=600.0, unit="s", source="thesis")
+    change_cost: str = change_cost_knob()
     branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
     places: str = knob(
         "auto", "whether to decide placements; auto: if machines have names", choices=("auto", "yes", "no")
@@ -135,7 +138,7 @@ class EDRP(PolicyKnobs):
         now = snapshot.deployment
         if not state.due:
             state = state._replace(due=snapshot.t - snapshot.window_s + self.decision_interval_s)
-        state = state._replace(measured=state.measured.watch(state.topology, snapshot))
+        state = state._replace(measured=state.measured.watch(state.topology, snapshot), cost=state.cost.after(snapshot))
         if snapshot.t + 1e-9 < state.due:
             return state, Decision(now, {"rule": "measures"})
         late = max(1, math.ceil((snapshot.t - state.due) / self.decision_interval_s + 1e-9))
@@ -162,7 +165,31 @@ class EDRP(PolicyKnobs):
             "rates": {n: round(r, 6) for n, r in state.measured.rates.items()},
             "actions": {o: a for o, a in found.actions.items() if a != "none"},
         }
+        if self.change_cost == "measured":
+            why["any change, s"] = self._sync_s(state)
+        if target != now:
+            predicted = found.downtime_s - self._sync_s(state) + self.sync_s
+            state = state._replace(cost=state.cost._replace(predicted_s=predicted))
         return self._next(state), Decision(target, why)
+
+    def live(self, seconds: float = 120.0) -> Self:
+        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
+
+        Parameters
+        ----------
+        seconds : float
+            Length of the live run.
+
+        Examples
+        --------
+        >>> EDRP().live(120).change_cost, EDRP().live(120).decision_interval_s
+        ('measured', 6.0)
+        """
+        return replace(super().live(seconds), change_cost="measured")
+
+    def _sync_s(self, state: EdrpState) -> float:
+        """Return the seconds that any change takes."""
+        return max(0.0, self.sync_s + (state.cost.error_s if self.change_cost == "measured" else 0.0))
 
     def problem(self, state: EdrpState, machines: tuple[str, ...]) -> Problem:
         """Return the placement problem with replication and downtime that results from the measurements.
@@ -194,7 +221,7 @@ class EDRP(PolicyKnobs):
             source_rate_per_s={n: load[n] for n in topology.sources},
         )
         state_bytes = [self.state_bytes.get(n, 0.0) for n in names]
-        change = Downtime(state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self.sync_s, model=self.model)
+        change = Downtime(state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self._sync_s(state), model=self.model)
         return Problem(app, Network(nodes, far, room), pins, replication, change)
 
     def _solve(

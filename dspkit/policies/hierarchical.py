@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ..core import (
     ArgumentError,
@@ -37,7 +37,7 @@ from ..core import (
 )
 from ..migration import StormDowntime
 from ._managers import ManagerRequest, ManagerView, ReplicaAction, applied, freeze_tables, known_nodes, plan_action
-from ._measurements import signal_knob, uses
+from ._measurements import ChangeCost, change_cost_knob, signal_knob, uses
 from .on_demand import placed
 
 GAINS = FrozenMap({"scale out": 100.0, "migrate": 10.0, "scale in": 1.0})  # the thesis states only their order
@@ -66,6 +66,7 @@ class HierarchicalState(NamedTuple):
     counts: tuple[int, int] = (0, 0)  # requests and grants so far
     inner: Any = None
     wished: Deployment | None = None  # decided by `manager` since the last requests
+    cost: ChangeCost = ChangeCost()
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Hierarchical(PolicyKnobs):
     state_bytes: Mapping[str, float] = field(default_factory=FrozenMap)
     downtime: StormDowntime = field(default_factory=StormDowntime)
     manager: Policy | None = None
+    change_cost: str = change_cost_knob()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,6 +165,7 @@ class Hierarchical(PolicyKnobs):
         if latency:
             heard = (latency.mean, latency.p50, latency.p99, snapshot.downtime_s > 0)
             state = state._replace(heard=(*state.heard, heard))
+        state = state._replace(cost=state.cost.after(snapshot))
         asked: tuple[ManagerRequest, ...] = ()
         if state.plan_at == 0.0 and state.grant_at == 0.0:
             begin = snapshot.t - snapshot.window_s
@@ -191,6 +194,8 @@ class Hierarchical(PolicyKnobs):
         bucket, granted = self.end_of_interval(state.bucket, response, state.requests, seconds)
         target = now
         if granted:
+            predicted = max(r.cost_s for r in granted) - self._correction_s(state)
+            state = state._replace(cost=state.cost._replace(predicted_s=predicted))
             target = self._carry_out(state.topology, snapshot, [r.action for r in granted])
         why = {
             "R": response,
@@ -203,6 +208,25 @@ class Hierarchical(PolicyKnobs):
         grant_at = _next(state.grant_at, self.grant_interval_s, t)
         state = state._replace(bucket=bucket, grant_at=grant_at, requests=(), heard=(), counts=counts)
         return state, Decision(target, why)
+
+    def live(self, seconds: float = 120.0) -> Self:
+        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
+
+        Parameters
+        ----------
+        seconds : float
+            Length of the live run.
+
+        Examples
+        --------
+        >>> Hierarchical().live(120).change_cost
+        'measured'
+        """
+        return replace(super().live(seconds), change_cost="measured")
+
+    def _correction_s(self, state: HierarchicalState) -> float:
+        """Return the seconds by which changes have cost more than `downtime` says."""
+        return state.cost.error_s if self.change_cost == "measured" else 0.0
 
     def response(self, state: HierarchicalState) -> float:
         """Return R of the interval: the mean of windows without downtime, or else of the medians of all windows.
@@ -293,7 +317,8 @@ class Hierarchical(PolicyKnobs):
                 seen = replace(view, busy=(urge,) * k, used=dict.fromkeys(view.used, 0.0))
             random = np.random.default_rng([state.seed, state.drawn, i])
             if action := plan_action(name, seen, rules, random):
-                made.append(self._request(action, view, snapshot.t))
+                request = self._request(action, view, snapshot.t)
+                made.append(request._replace(cost_s=request.cost_s + self._correction_s(state)))
         return tuple(made)
 
     def _views(self, topology: Topology, snapshot: Snapshot) -> dict[str, ManagerView]:

@@ -53,6 +53,7 @@ final class Pings {
 
   static void links(String described) {
     synchronized (PEERS) {
+      if (!described.equals(links)) TRIPS.clear();
       links = described;
     }
   }
@@ -64,7 +65,7 @@ final class Pings {
     synchronized (PEERS) {
       PEERS.put(worker, new Peer((String) said[2], (Integer) said[3], now));
       PEERS.values().removeIf(peer -> now - peer.heard > SILENT_S);
-      if (other >= 0) {
+      if (other >= 0 && links.equals(said[6])) {
         ArrayDeque<Trip> trips = TRIPS.computeIfAbsent(worker + "," + other, any -> new ArrayDeque<>());
         trips.add(new Trip(now, (Double) said[5]));
         while (now - trips.peek().at > KEPT_S) trips.remove();
@@ -112,20 +113,22 @@ final class Pings {
         PrivateTransport asks = new PrivateTransport(conf, echo);
         TransportServer server = answers.createServer();
         TransportClientFactory clients = asks.createClientFactory()) {
-      Object[] news = {"ping", own, PrivateTransport.host(), server.getPort(), -1, 0.0};
+      Object[] news = {"ping", own, PrivateTransport.host(), server.getPort(), -1, 0.0, ""};
       while (true) {
         Thread.sleep(EVERY_MS);
         try {
           Object[] heard = (Object[]) context.ask(news);
-          news = new Object[] {news[0], news[1], news[2], news[3], -1, 0.0};
-          echo.delays = Links.delays((String) heard[0], own);
+          String links = (String) heard[0];
+          news = new Object[] {news[0], news[1], news[2], news[3], -1, 0.0, links};
           Object[] others = (Object[]) heard[1];
           if (others.length == 0) continue;
           Object[] other = (Object[]) others[ThreadLocalRandom.current().nextInt(others.length)];
+          long there = Links.delays(links, (Integer) other[0]).getOrDefault(own, 0L);
+          long back = Links.delays(links, own).getOrDefault((Integer) other[0], 0L);
           TransportClient client = clients.createClient((String) other[1], (Integer) other[2]);
           long began = System.nanoTime();
-          client.sendRpcSync(ByteBuffer.allocate(4).putInt(0, own), TIMEOUT_MS);
-          TimeUnit.NANOSECONDS.sleep(echo.delays.getOrDefault((Integer) other[0], 0L)); // the answer's way
+          client.sendRpcSync(ByteBuffer.allocate(8).putLong(0, there), there / 1_000_000 + TIMEOUT_MS);
+          TimeUnit.NANOSECONDS.sleep(back);
           news[4] = other[0];
           news[5] = (System.nanoTime() - began) * 1e-9;
         } catch (InterruptedException end) {
@@ -139,9 +142,8 @@ final class Pings {
     }
   }
 
-  /** Answers pings once they would have arrived. */
+  /** Answers a ping once it would have arrived: it says how long its way is. */
   private static final class Echo extends RpcHandler {
-    volatile Map<Integer, Long> delays = Map.of();
     final ScheduledExecutorService later =
         Executors.newSingleThreadScheduledExecutor(
             task -> {
@@ -152,8 +154,8 @@ final class Pings {
 
     @Override
     public void receive(TransportClient client, ByteBuffer message, RpcResponseCallback callback) {
-      if (message.remaining() != 4) throw new IllegalArgumentException("a ping of " + message.remaining() + " bytes");
-      long nanos = delays.getOrDefault(message.getInt(), 0L);
+      if (message.remaining() != 8) throw new IllegalArgumentException("a ping of " + message.remaining() + " bytes");
+      long nanos = message.getLong();
       later.schedule(() -> callback.onSuccess(ByteBuffer.allocate(0)), nanos, TimeUnit.NANOSECONDS);
     }
 
