@@ -115,7 +115,9 @@ def _mape(
         if expected not in (None, snapshot.deployment):
             waiting = settle  # the deployment was changed from outside
         decision, rescaled = None, False
-        if waiting:
+        if backend.knobs and backend.deployment != snapshot.deployment:
+            waiting = settle  # a change is still being carried out: the policy would ask for it again
+        elif waiting:
             waiting -= 1
         else:
             where = f"{policy.name!r} in window {index} (t = {snapshot.t:g} s) on {type(backend).__name__}"

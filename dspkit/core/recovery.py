@@ -45,7 +45,7 @@ class Recovery(NamedTuple):
 
 
 class RecoveryWatch(NamedTuple):
-    """The changes and failures so far, of which the last one may still be under way.
+    """The changes and failures so far, of which the last one may still be in progress.
 
     Parameters
     ----------

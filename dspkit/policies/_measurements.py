@@ -79,7 +79,7 @@ def arrivals(snapshot: Snapshot, load: str = "demand") -> dict[str, float]:
 
 
 class ChangeCost(NamedTuple):
-    """What changes of the policy have cost, beside its model: the time lost until the former rate was back.
+    """The cost of the changes that a policy decided, beside its model: the time lost until the former rate was back.
 
     `error_s` is the median difference over the last changes, by which the model's time for any change is off.
     """

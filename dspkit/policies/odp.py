@@ -57,7 +57,7 @@ UNIT_S = 1e-3  # the thesis's R_i = 1 ms
 
 
 class PeriodRates(NamedTuple):
-    """What the snapshots since the last decision say about load and network, for a plan of the next deployment."""
+    """Measurements of load and network since the last decision, for a plan of the next deployment."""
 
     rates: Mapping[str, float] = FrozenMap()  # last measured records/s of one instance
     sends: Mapping[Edge, float] = FrozenMap()  # records sent along an edge per record processed

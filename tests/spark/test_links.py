@@ -71,7 +71,7 @@ def test_a_link_that_is_too_slow_holds_its_senders_up_and_loses_nothing(tmp_path
 @pytest.mark.spark
 @pytest.mark.slow
 def test_pings_measure_the_delays_and_a_policy_places_by_them(tmp_path: Path) -> None:
-    """The emulated matrix comes back from round trips; without being told a delay, ODP plans as if it had been."""
+    """The emulated matrix comes back from round trips; without given delays, ODP plans as if it had them."""
     live.end()
     delays = {("worker-1", "worker-2"): 0.06, ("worker-2", "worker-3"): 0.08, ("worker-1", "worker-3"): 0.3}
     functions = {"work": arrow(live.Work(50), live.RECORD), "count": keyed(live.count, key="id", state="int64")}

@@ -65,7 +65,7 @@ def test_runs_at_smoke_size(path, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(SECTIONS), ids=lambda p: p.stem)
 def test_the_live_section_runs_by_itself_at_smoke_size(path, tmp_path, monkeypatch):
-    """What is tagged `live` starts Spark, and needs no other cell of its notebook."""
+    """Cells that are tagged `live` start Spark, and need no other cell of their notebook."""
     monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))
     execute(cells(path, tmp_path, live=True), smoke=True, timeout_s=300)
 
