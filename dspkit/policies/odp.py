@@ -342,6 +342,7 @@ class ODP(PlannedPlacement):
     """
 
     name: ClassVar[str] = "odp"
+    needs: ClassVar[frozenset[str]] = frozenset({"placement"})
     method: str = knob("exact", "the solver, or a heuristic of chapter 5", choices=METHODS)
     time_limit_s: float = knob(10.0, "time limit of the solver", low=0.01, high=86_400.0, unit="s")
 
