@@ -104,6 +104,8 @@ class DistributedStorm(MigrationRules, PolicyKnobs):
         if snapshot.t - state.seen_s < self.decision_interval_s - 1e-9:
             return state, Decision(snapshot.deployment, {"waits": f"a round takes {self.decision_interval_s:g} s"})
         cluster = self.cluster or state.cluster or cluster_of(snapshot)
+        if cluster is None:
+            return state, Decision(snapshot.deployment, {"waits": "no nodes are known"})
         if self.cluster is None and snapshot.delays:  # those that were not pinged lately keep their delay
             cluster = replace(cluster, delays={**cluster.delays, **snapshot.delays})
         names, before = cluster.names, state.watch

@@ -87,8 +87,10 @@ def deployed(deployment: Deployment, where: Mapping[Executor, Slot], names: tupl
     return replace(deployment, placement={e: names[node] for e, (node, _) in where.items()})
 
 
-def cluster_of(snapshot: Snapshot) -> StormCluster:
-    """Return the nodes of a backend, as workers with the delays that pings have measured, or none.
+def cluster_of(snapshot: Snapshot) -> StormCluster | None:
+    """Return the nodes of a backend, as workers with the delays that pings have measured, or without delays.
+
+    Nodes in use that are not measured any more are down, unless none is measured. None if no node is known.
 
     Parameters
     ----------
@@ -99,11 +101,14 @@ def cluster_of(snapshot: Snapshot) -> StormCluster:
     --------
     >>> from dspkit import apps
     >>> backend = apps.word_count().simulator()
-    >>> cluster_of(backend.observe()).names
+    >>> cluster = cluster_of(backend.observe())
+    >>> cluster.names if cluster else ()
     ('node-1', 'node-2', 'node-3', 'node-4')
     """
-    names = set(snapshot.nodes) | set(snapshot.deployment.placement.values())
-    return StormCluster({name: Worker() for name in sorted(names) or ["node-1"]}, delays=snapshot.delays)
+    names = snapshot.nodes or set(snapshot.deployment.placement.values())
+    if not names:
+        return None
+    return StormCluster({name: Worker() for name in sorted(names)}, delays=snapshot.delays)
 
 
 def problem_of(
