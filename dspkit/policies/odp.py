@@ -378,16 +378,17 @@ class ODP(PlannedPlacement):
         )
 
     def _solved(self, problem: Problem, weights: Weights, state: PlanState) -> Solution:
-        limit = {"time_limit_s": self.time_limit_s}
+        limit_s = self.time_limit_s
         single = [w for w in (weights.response, weights.availability, weights.network) if w] == [weights.total]
-        ranges = Ranges((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)) if single else None  # one metric: its scale does not matter
-        if ranges is None:
-            ranges = find_ranges(problem, weights.metric, **limit)
+        if single:  # the scale of one metric does not matter
+            ranges = Ranges((0.0, 1.0), (0.0, 1.0), (0.0, 1.0))
+        else:
+            ranges = find_ranges(problem, weights.metric, time_limit_s=limit_s)
         if self.method == "exact":
-            return solve(problem, weights, ranges, **limit)
+            return solve(problem, weights, ranges, time_limit_s=limit_s)
         settings: dict[str, Any] = {"seed": state.seed} if self.method in _DRAWN else {}
         if self.method in _LIMITED:
-            settings |= limit
+            settings["time_limit_s"] = limit_s
         return HEURISTICS[self.method](problem, weights, ranges, **settings)
 
 
