@@ -23,6 +23,8 @@ from .validation import choice
 REFUSED = ("raise", "skip")  # what becomes of a run whose decision cannot be deployed
 log = logging.getLogger("dspkit")
 
+LONGEST_CHANGE_S = 300.0  # a change that takes longer is not waited for: it may never be over
+
 
 def control_loop(
     policy: Policy,
@@ -103,6 +105,7 @@ def _mape(
     expected = after.deployment if after else None
     before = after.snapshot if after else None
     watch = RecoveryWatch()
+    equal_t: float | None = None  # end of the last window with the deployment that was asked for
     for index in count(first) if steps is None else range(first, first + steps):
         snapshot = backend.observe()
         if snapshot is None:
@@ -115,7 +118,11 @@ def _mape(
         if expected not in (None, snapshot.deployment):
             waiting = settle  # the deployment was changed from outside
         decision, rescaled = None, False
-        if backend.knobs and backend.deployment != snapshot.deployment:
+        if not backend.knobs or backend.deployment == snapshot.deployment:
+            equal_t = snapshot.t
+        elif equal_t is None:
+            equal_t = snapshot.t - snapshot.window_s
+        if snapshot.t - equal_t <= LONGEST_CHANGE_S and equal_t < snapshot.t:
             waiting = settle  # a change is still being carried out: the policy would ask for it again
         elif waiting:
             waiting -= 1

@@ -95,6 +95,14 @@ def test_while_a_change_is_carried_out_nothing_is_decided(settle):
     assert [s.snapshot.deployment.parallelism["b"] for s in steps][:5] == [1, 1, 1, 1, 2]
 
 
+def test_a_change_that_is_never_over_is_not_waited_for_for_ever():
+    """Windows of ten seconds: after five minutes the policy is asked again."""
+    backend = Slow()
+    backend.deploy = lambda deployment: setattr(backend, "deployment", deployment)
+    decided = [s.decision is not None for s in control_loop(Counter(), backend, steps=40)]
+    assert decided == [True] + [False] * 30 + [True] * 9
+
+
 def test_a_resumed_loop_knows_what_must_run():
     backend = _simulator()
     first = list(control_loop(Counter(), backend, steps=1))
