@@ -7,10 +7,11 @@ look bearable. So each signal has a choice that sees the overload anyway, which 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from ..core import Deployment, Latency, OperatorMetrics, Snapshot, knob
+from ..core import Deployment, Latency, OperatorMetrics, PolicyKnobs, Snapshot, knob
 from ..etp import held_back
 
 SIGNALS = ("auto", "cpu", "busy")
@@ -112,6 +113,26 @@ def change_cost_knob() -> str:
         source="model, nardelli",
     )
     return made
+
+
+class LearnsChangeCost(PolicyKnobs):
+    """Base class of policies with a knob `change_cost`: in their live preset the cost of a change is measured."""
+
+    def live(self, seconds: float = 120.0) -> Self:
+        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
+
+        Parameters
+        ----------
+        seconds : float
+            Length of the live run.
+
+        Examples
+        --------
+        >>> from dspkit.policies.edrp import EDRP
+        >>> EDRP().live(120).change_cost, EDRP().live(120).decision_interval_s
+        ('measured', 6.0)
+        """
+        return replace(super().live(seconds), change_cost="measured")  # type: ignore[call-arg]
 
 
 class DeploymentRun(NamedTuple):

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from ..core import (
     ArgumentError,
@@ -28,7 +28,6 @@ from ..core import (
     FrozenMap,
     InfeasibleError,
     PlacementError,
-    PolicyKnobs,
     Snapshot,
     Topology,
     knob,
@@ -36,7 +35,7 @@ from ..core import (
 from ..placement import Application, Downtime, Limits, Network, Problem, Replication, Solution, Weights, solve
 from ..placement.replication.control import FIRST
 from ._managers import delay, freeze_tables, known_nodes
-from ._measurements import ChangeCost, change_cost_knob
+from ._measurements import ChangeCost, LearnsChangeCost, change_cost_knob
 from .odp import PeriodRates, on_nodes
 from .on_demand import placed
 
@@ -60,7 +59,7 @@ class EdrpState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EDRP(PolicyKnobs):
+class EDRP(LearnsChangeCost):
     """Minimise the weighted response time, cost and downtime, each relative to its limit, in every period.
 
     Parameters
@@ -171,21 +170,6 @@ class EDRP(PolicyKnobs):
             predicted = found.downtime_s - self._sync_s(state) + self.sync_s
             state = state._replace(cost=state.cost._replace(predicted_s=predicted))
         return self._next(state), Decision(target, why)
-
-    def live(self, seconds: float = 120.0) -> Self:
-        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
-
-        Parameters
-        ----------
-        seconds : float
-            Length of the live run.
-
-        Examples
-        --------
-        >>> EDRP().live(120).change_cost, EDRP().live(120).decision_interval_s
-        ('measured', 6.0)
-        """
-        return replace(super().live(seconds), change_cost="measured")
 
     def _sync_s(self, state: EdrpState) -> float:
         """Return the seconds that any change takes."""

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from ..core import (
     ArgumentError,
@@ -30,14 +30,13 @@ from ..core import (
     FrozenMap,
     KnobError,
     Policy,
-    PolicyKnobs,
     Snapshot,
     Topology,
     knob,
 )
 from ..migration import StormDowntime
 from ._managers import ManagerRequest, ManagerView, ReplicaAction, applied, freeze_tables, known_nodes, plan_action
-from ._measurements import ChangeCost, change_cost_knob, signal_knob, uses
+from ._measurements import ChangeCost, LearnsChangeCost, change_cost_knob, signal_knob, uses
 from .on_demand import placed
 
 GAINS = FrozenMap({"scale out": 100.0, "migrate": 10.0, "scale in": 1.0})  # the thesis states only their order
@@ -70,7 +69,7 @@ class HierarchicalState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hierarchical(PolicyKnobs):
+class Hierarchical(LearnsChangeCost):
     r"""Managers of operators request changes by thresholds; grants cost a token each, added if $R > \beta R_{\max}$.
 
     A replica above `scale_out_above` requests one more, a node above `migrate_above` the migration of a replica, and
@@ -208,21 +207,6 @@ class Hierarchical(PolicyKnobs):
         grant_at = _next(state.grant_at, self.grant_interval_s, t)
         state = state._replace(bucket=bucket, grant_at=grant_at, requests=(), heard=(), counts=counts)
         return state, Decision(target, why)
-
-    def live(self, seconds: float = 120.0) -> Self:
-        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
-
-        Parameters
-        ----------
-        seconds : float
-            Length of the live run.
-
-        Examples
-        --------
-        >>> Hierarchical().live(120).change_cost
-        'measured'
-        """
-        return replace(super().live(seconds), change_cost="measured")
 
     def _correction_s(self, state: HierarchicalState) -> float:
         """Return the seconds by which changes have cost more than `downtime` says."""
