@@ -153,7 +153,7 @@ class PlannedPlacement(PolicyKnobs):
         source="thesis",
     )  # fmt: skip
     decision_interval_s: float = knob(
-        0.0, "time between further plans; 0: after a failure or a change from outside alone", low=0.0, high=86_400.0,
+        0.0, "time between further plans; 0: after a failure or a change from outside alone", low=0.0, high=300.0,
         unit="s", pace="duration", source="thesis: 0",
     )  # fmt: skip
     two_step: bool = knob(
