@@ -27,7 +27,15 @@ def show(found: Found) -> SectionContent:
             rows.append(Row("Fission", what, r[f"{s} paper"], r[f"{s} ours"], reason, "", "fitted"))
         lost = [100 * (1 - r[f"elastic {kind}"] / r[f"SS2 {kind}"]) for kind in ("paper", "ours")]
         rows.append(
-            Row("Fission", f"{r['run']}, elastic: events lost against SS2", *lost, why or "fitted", " %", "fitted")
+            Row(
+                "Fission",
+                f"{r['run']}, elastic: events lost against SS2",
+                lost[0],
+                lost[1],
+                why or "fitted",
+                " %",
+                "fitted",
+            )
         )
         why = "half of SS2's replicas, rounded down; the curve is fitted"
         rows.append(
