@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..page import Found, PageSection, Row, SectionContent, frame, grid, records
-from .study import MISPRINT, PAPER, SCENARIOS, costs, parameter_study, table_2, under_noise
+from .study import MISPRINT, PAPER, SCENARIOS, costs, decisions, parameter_study, table_2, under_noise
 
 WHY = {
     "App 1": "the load's curve is fitted to these losses", "App 3": "the load's curve is fitted to these losses",
@@ -105,6 +105,7 @@ SECTION = PageSection(
         "table 2": lambda: records(table_2().reset_index()),
         "losses": lambda: records(parameter_study().reset_index()),
         "noise": lambda: records(under_noise().reset_index()),
+        "decisions": lambda: records(decisions()),
         "costs": lambda: records(costs()),
     },
     show,

@@ -163,6 +163,25 @@ def parameter_study(loads: int = 12) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def decisions() -> pd.DataFrame:
+    """Return the times at which the mid-term algorithm adds and removes replicas, in seconds, in runs of 10 minutes."""
+    import pandas as pd
+
+    rows = []
+    for title, (make, minutes) in RUNS.items():
+        if minutes != 10:
+            continue
+        app = make(minutes)
+        history = play_policy(app, LITERAL, duration_s=60.0 * minutes, parallelism=app.topology.uniform())
+        more, fewer = [], []
+        for step in history:
+            if step.rescaled and step.decision is not None and "mid-term" in step.decision.why:
+                before, after = step.snapshot.deployment.instances, step.decision.deployment.instances
+                (more if after > before else fewer).append(round(step.snapshot.t))
+        rows.append({"run": title, "more": more, "fewer": fewer})
+    return pd.DataFrame(rows)
+
+
 def costs() -> pd.DataFrame:
     """Return Figures 9, 12 and 14 (c), (d) in numbers: cores used, events that wait in memory, replicas, by scenario.
 

@@ -68,8 +68,9 @@ def _objectives(found: Found) -> tuple[dict[str, str], list[Row]]:
             "two replicas on one node carry half the stream, so that doubling saves traffic"),
         Row(NAME, "figure 6.4: response time under C over R", 2.0, float(double), "almost doubles, in the text", " x"),
     ]  # fmt: skip
+    told = {"uniform": _span(counted.instances["all"]), "support": _span(support.instances["all"])}
     head = "objective | traffic counts | instances | R, ms | availability, least | traffic, kB/s | proven | seconds"
-    return {"objectives": grid(head.split(" | "), lines)}, rows
+    return {"objectives": grid(head.split(" | "), lines), **told}, rows
 
 
 def _rates(found: Found) -> tuple[dict[str, str], list[Row]]:
