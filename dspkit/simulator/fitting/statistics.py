@@ -236,7 +236,7 @@ def _ceiling(w: Windows, contention: float, coherency: float, confidence: float)
     fixed = _fixed(w, {"contention": contention, "coherency": coherency})
     best = misfit(len(ks), 0.0, fixed)[1] + (3 - len(fixed)) * math.log(len(w.k)) - _CLEARLY
     found = None
-    for j in range(1, len(ks) - 1):
+    for j in range(1, len(ks)):
         top = w.only(w.k >= ks[j])
         each = mean(top.y / top.k, confidence)
         if (y[:j] <= ks[:j] * each.value).any():
@@ -251,11 +251,16 @@ def _ceiling(w: Windows, contention: float, coherency: float, confidence: float)
         theta, off = misfit(j, each.value / above, held)
         if (_seconds(theta, ks[j:]) > ks[j:] * each.value * 1.02).any():
             continue  # the law alone would be slower than the limit
-        bic = off + (3 - len(held) + 2) * math.log(len(w.k))  # the limit, and the parallelism at which it begins
+        bic = off + (3 - len(held) + 1) * math.log(len(w.k))
         if bic < best:
             best = bic
-            high = None if each.low is None or each.low <= 0 else above / each.low
-            found = Interval(above / each.value, None if each.high is None else above / each.high, high)
+            freedom = max(1, len(ks) - (3 - len(held) + 1))
+            allowed = off + float(stats.chi2.ppf(confidence, 1)) * max(1.0, off / freedom)
+            low, high = _profile(
+                lambda x, j=j, call=each.value, held=held, allowed=allowed: misfit(j, call / max(x, 0.1), held)[1] - allowed,
+                above, 2 * _ABOVE,
+            )  # fmt: skip
+            found = Interval(above / each.value, low / each.value, high / each.value)
     return found
 
 
