@@ -1,4 +1,4 @@
-"""Chains of M/M/c queues, whose best configuration is known, and searches for it of thirty runs by several libraries."""
+"""Chains of M/M/c queues, whose best configuration is known, and searches for it by several libraries."""
 
 from __future__ import annotations
 

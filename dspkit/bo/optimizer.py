@@ -220,9 +220,7 @@ def _config(k: Any, lattice: Lattice) -> Config:
     return config
 
 
-def _one(
-    value: Any, what: str, low: float = -math.inf, high: float = math.inf, *, infinite: bool = False
-) -> float:
+def _one(value: Any, what: str, low: float = -math.inf, high: float = math.inf, *, infinite: bool = False) -> float:
     found = numbers(value, what, low=low, infinite=infinite)
     if found.ndim:
         raise MetricError(f"{what} {value!r:.60}", expected="one number", fix="report each run separately")

@@ -241,9 +241,7 @@ class LatencySurrogate:
     def _moment(self, mean: Array, sigma: Array, power: int) -> Array:
         """Return $E\\min(1,e^{-z})^p$."""
         tail = np.exp(np.minimum(-power * mean + (power * sigma) ** 2 / 2, 700.0))
-        found: Array = ndtr(-mean / sigma) + np.where(
-            tail < 1e300, tail * ndtr((mean - power * sigma**2) / sigma), 0.0
-        )
+        found: Array = ndtr(-mean / sigma) + np.where(tail < 1e300, tail * ndtr((mean - power * sigma**2) / sigma), 0.0)
         return found
 
     def __call__(self, X: Any) -> tuple[Array, Array]:
@@ -376,7 +374,9 @@ class Search(Knobs):
         if self.engine == "skopt":
             return Surrogate(lattice, prior, self._skopt(lattice, samples, 0))
         left, unit = y - prior(X), self._unit(y)
-        return Surrogate(lattice, prior, fit(lattice.scaled(X), left / unit, noise=self.noise, engine=self.engine), unit)
+        return Surrogate(
+            lattice, prior, fit(lattice.scaled(X), left / unit, noise=self.noise, engine=self.engine), unit
+        )
 
     def _unit(self, y: Array) -> float:
         """Return the unit of scores of one's own, so that their scale does not matter; 1 for those of the paper."""

@@ -6,9 +6,10 @@ Seeds are drawn within each load, job and plant, as these are fixed and not rand
 
 Intervals are studentised: resampled are the t values $(\bar x^*-\bar x)/s^*$ of the mean with its stratified standard
 error, whose quantiles bound the true mean [hesterberg2015]. Where values are skewed, an interval still misses too often
-on the long side, as the sample lacks the rare large values; that end is taken at the level $\alpha/2$ divided by
-$1+\frac32|g|$, with the sample's skewness g. Intervals of 95 % then cover the mean of 8 to 40 normal, exponential and
-lognormal values in 93 to 97 % of cases. Fewer than 8 values do not show how skewed they are, and have no interval (NaN).
+on the long side, as the sample lacks the rare large values; that end is taken at the level $\alpha/2$
+divided by $1+\frac32|g|$, with the sample's skewness g. Intervals of 95 % then cover the mean of 8 to 40 normal,
+exponential and lognormal values in 93 to 97 % of cases. Fewer than 8 values do not show how skewed they are, and have
+no interval (NaN).
 
 Intervals of ranks hold for all policies together: a policy is counted as better than another only if their difference
 is significant among all differences of pairs at once (the resampled maximum of all |t|), so that all ranks are inside

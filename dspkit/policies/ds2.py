@@ -8,9 +8,9 @@
 | $\\pi_i$ | the parallelism of operator i |
 
 Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
-if the edges carry the same records, wrong otherwise). Not taken at all: rounding up upstream operators before the
-demand of downstream ones is computed (AuTraScale's Eq. 3, which multiplies the excess). Of the authors' program, but not
-of the paper: a change counts only if some operator grows, or shrinks by two or more (`minor_changes=False`). Not taken: its
+if the edges carry the same records, wrong otherwise); of the authors' program, that a change counts only if some
+operator grows, or shrinks by two or more (`minor_changes=False`). Not taken at all: rounding up upstream operators
+before the demand of downstream ones is computed (AuTraScale's Eq. 3, which multiplies the excess), and the program's
 factor by which all recommendations are multiplied.
 """
 
@@ -162,7 +162,7 @@ def _selectivity(topology: Topology, snapshot: Snapshot, edge: Edge, edges: str)
 
 
 def _ratio(topology: Topology, snapshot: Snapshot) -> float:
-    """Return the greatest ratio of offered to processed rate of any source; 1, which has no effect, if it is unknown."""
+    """Return the greatest ratio of offered to processed rate of a source; 1, which has no effect, if unknown."""
     ratios = []
     for source in topology.sources:
         metrics, rate = snapshot.operators.get(source), snapshot.source_rates.get(source)

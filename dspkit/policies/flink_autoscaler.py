@@ -1,4 +1,4 @@
-r"""The autoscaler of Flink's Kubernetes operator 1.16, from its documentation and its options' defaults [flink_operator].
+r"""The autoscaler of Flink's Kubernetes operator 1.16, from documentation and defaults [flink_operator].
 
 It is DS2 with spare capacity: for the lag and the restart. Nothing changes within a band, scale-downs are delayed, and
 ineffective scale-ups are reported.

@@ -306,7 +306,9 @@ def test_what_a_policy_learns_from_is_never_the_load_it_is_judged_by(name):
 STEADY = {
     "trace": lambda: workload.Trace(range(0, 600, 30), np.random.default_rng(1).uniform(50, 400, 20)),
     "function": lambda: lambda app, seed: workload.Trace(range(0, 540, 30), range(50, 410, 20)),
-    "louder with the seed": lambda: lambda app, seed: workload.Trace(range(0, 540, 30), range(50, 410, 20)) * (1 + seed / 1e6),
+    "louder with the seed": lambda: (
+        lambda app, seed: workload.Trace(range(0, 540, 30), range(50, 410, 20)) * (1 + seed / 1e6)
+    ),
     "sine": lambda: workload.Sine(200, 100, 300.0),
     "sources": lambda: {"source": workload.Stair(100.0, 50.0, 120.0)},
 }
@@ -319,22 +321,30 @@ def test_a_load_without_other_days_teaches_nothing(load):
     assert [earlier(case) for case in cases] == [{}, {}]
 
 
+def _noted(made, name, maker, case):
+    made[name] = maker(case) if callable(maker) else maker
+    return Static()
+
+
 def test_no_policy_knows_the_future_of_its_run():
     """Loads that are alike for half of the run and different then: all policies and their starts are the same.
 
     Whatever they decide, they decide by what they observe. Only the static yardsticks know the run's peak.
     """
     calm, wild = ((120.0, 150.0, 90.0, *rest) for rest in ((100.0, 110.0, 100.0), (400.0, 40.0, 390.0)))
-    for shape in (lambda r: workload.Trace(range(0, 600, 100), r), lambda r: (lambda app, seed: workload.Trace(range(0, 600, 100), r))):
-        seen = {}
-        for future in (calm, wild):
-            runs_of(
-                {n: lambda c, n=n, m=m: seen.setdefault((n, future), m if not callable(m) else m(c)) and Static()
-                 for n, m in standard_policies().items()},
-                {"l": shape(future)}, APP, None, [1], Rules(600.0),
-            )  # fmt: skip
+    for shape in (
+        lambda r: workload.Trace(range(0, 600, 100), r),
+        lambda r: lambda app, seed: workload.Trace(range(0, 600, 100), r),
+    ):
+        seen = {calm: {}, wild: {}}
+        for future, made in seen.items():
+            makers = {
+                name: lambda case, name=name, maker=maker, made=made: _noted(made, name, maker, case)
+                for name, maker in standard_policies().items()
+            }
+            runs_of(makers, {"l": shape(future)}, APP, None, [1], Rules(600.0))
         for name in standard_policies():
-            same = seen[name, calm] == seen[name, wild]
+            same = seen[calm][name] == seen[wild][name]
             assert same or name.startswith("static"), name
 
 

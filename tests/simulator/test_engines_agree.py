@@ -119,7 +119,9 @@ def test_lag_and_backlog_are_records_that_wait_in_both(topology):
         offered = load * each
         waits = erlang_c(k, offered) * offered / (k - offered)
         for engine in ("fluid", "records"):
-            sim = Simulator(topology, plant, workload.Constant(load), deployment=start, window_s=20, engine=engine, seed=3)
+            sim = Simulator(
+                topology, plant, workload.Constant(load), deployment=start, window_s=20, engine=engine, seed=3
+            )
             seen = [sim.observe() for _ in range(60)][10:]
             assert abs(np.mean([s.lag for s in seen]) - waits) < 5 * waits + 0.1  # half a service in flight would be 27
             assert max(m.backlog for s in seen for m in s.operators.values()) < 25

@@ -235,7 +235,7 @@ def _ceiling(w: Windows, contention: float, coherency: float, confidence: float)
 
     fixed = _fixed(w, {"contention": contention, "coherency": coherency})
     best = misfit(len(ks), 0.0, fixed)[1] + (3 - len(fixed)) * math.log(len(w.k)) - _CLEARLY
-    found = None
+    found: tuple[int, float, dict[str, float], float, float] | None = None
     for j in range(1, len(ks)):
         top = w.only(w.k >= ks[j])
         each = mean(top.y / top.k, confidence)
@@ -255,13 +255,13 @@ def _ceiling(w: Windows, contention: float, coherency: float, confidence: float)
         if bic < best:
             best = bic
             freedom = max(1, len(ks) - (3 - len(held) + 1))
-            allowed = off + float(stats.chi2.ppf(confidence, 1)) * max(1.0, off / freedom)
-            low, high = _profile(
-                lambda x, j=j, call=each.value, held=held, allowed=allowed: misfit(j, call / max(x, 0.1), held)[1] - allowed,
-                above, 2 * _ABOVE,
-            )  # fmt: skip
-            found = Interval(above / each.value, low / each.value, high / each.value)
-    return found
+            most = off + float(stats.chi2.ppf(confidence, 1)) * max(1.0, off / freedom)
+            found = j, each.value, held, above, most
+    if found is None:
+        return None
+    j, call, held, above, most = found
+    low, high = _profile(lambda x: misfit(j, call / max(x, 0.1), held)[1] - most, above, 2 * _ABOVE)
+    return Interval(above / call, low / call, high / call)
 
 
 def _own(k: float, each: float, call: float) -> float:

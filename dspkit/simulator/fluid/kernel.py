@@ -380,7 +380,19 @@ def constrained_tick(  # noqa: C901, PLR0913, PLR0915  (compiled: one tick, whos
         # before, until they agree; if they do not quite, the limits below keep the work within the cores.
         for r in range(ROUNDS + 1):
             change = fill_capacity(
-                s.share, live, c.cpu, c.other, c.speed, c.uneven, c.call, c.variation, instances, time, full, alone, able
+                s.share,
+                live,
+                c.cpu,
+                c.other,
+                c.speed,
+                c.uneven,
+                c.call,
+                c.variation,
+                instances,
+                time,
+                full,
+                alone,
+                able,
             )
             apply_backpressure(
                 g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, able, done,
@@ -445,9 +457,7 @@ def constrained_tick(  # noqa: C901, PLR0913, PLR0915  (compiled: one tick, whos
             busy = 0.0
             if done[i] > 0:
                 own = own_time(alone[i], c.call[i], instances[i], time[i])
-                wait = external_wait(
-                    done[i] / time[i], c.call[i], able[i] / time[i], own, instances[i], shapes[i]
-                )
+                wait = external_wait(done[i] / time[i], c.call[i], able[i] / time[i], own, instances[i], shapes[i])
                 busy = min(instances[i] * time[i], done[i] * (own + c.call[i] + wait))
             sums.busy[i] += busy
             if held:  # an instance that does not work waits for room, unless a hot one is the bottleneck
