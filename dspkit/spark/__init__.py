@@ -25,9 +25,14 @@ from .sources.files import FileSource
 from .sources.kafka import KafkaSource
 from .sources.redis import RedisSource
 from .sources.trace import TraceSource
+from .stock.job import AttachedQuery, Recording, attach
+from .stock.observation import AttachError
+from .stock.repartition import repartition
 from .windows import EventWindow, windowed
 
 __all__ = [
+    "AttachError",
+    "AttachedQuery",
     "CheckpointError",
     "ClusterError",
     "EventTime",
@@ -41,6 +46,7 @@ __all__ = [
     "KafkaSource",
     "ParquetSink",
     "QueryError",
+    "Recording",
     "RedisSource",
     "SchemaError",
     "SessionError",
@@ -54,10 +60,12 @@ __all__ = [
     "ThreadError",
     "TraceSource",
     "arrow",
+    "attach",
     "dataframe",
     "ensure_java",
     "frame",
     "keyed",
+    "repartition",
     "sql",
     "windowed",
 ]
