@@ -87,6 +87,12 @@ def lint(here: Environment, args: list[str]) -> None:
     sys.exit(worst)
 
 
+def side_by_side(args: list[str]) -> list[str]:
+    """Two processes for the tests, a file in one of them, in the order of collection: those with Spark wait a lot."""
+    one = any(arg.startswith(("-n", "--numprocesses", "--dist", "--pdb", "--trace")) for arg in args)
+    return [] if one else ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+
+
 def fuzzer(here: Environment) -> None:
     """Install atheris, which no other command needs and which exists for few machines."""
     if run([here.python, "-c", "import atheris"], here.variables(), here.root, quiet=True)[0] == 0:
@@ -119,7 +125,7 @@ def main(command: str, args: list[str]) -> None:
     die_on_sigterm()
     here = Environment(ROOT)
     modules = {
-        "test": ["-m", "pytest", *args],
+        "test": ["-m", "pytest", *side_by_side(args), *args],
         "bench": ["-m", "benchmarks", *args],
         "report": ["-m", "dspkit", "report", *(args or [workspace.START])],
         "demo": ["-m", "dspkit.demo", *args],

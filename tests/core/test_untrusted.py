@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dspkit.core.errors import FileError
-from dspkit.core.untrusted import read_table
+from dspkit.core.untrusted import parse_json, read_table
 from dspkit.loaders import Table
 
 TABLE = pa.table({"a": [1, 2], "w": ["x", "y"]})
@@ -47,6 +47,22 @@ def test_a_part_that_only_says_that_it_is_empty_is_not_unpacked(tmp_path: Path) 
             continue
         assert found.num_rows == 0 or found.nbytes < 1 << 20
         assert pool.bytes_allocated() - before < 1 << 20
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": ', "}"), ('[0, {"a": ', "}]")])
+def test_json_is_read_to_64_levels_and_refused_beyond_however_deep(opening: str, closing: str) -> None:
+    per_level = opening.count("[") + opening.count("{")
+
+    def nested(levels: int) -> str:
+        return opening * (levels // per_level) + "0" + closing * (levels // per_level)
+
+    value, levels = parse_json(nested(64)), 0
+    while value != 0:
+        value, levels = (value["a"] if isinstance(value, dict) else value[-1]), levels + 1
+    assert levels == 64
+    for more in (66, 1_000, 200_000):
+        with pytest.raises(ValueError, match="JSON of more than 64 levels"):
+            parse_json(nested(more))
 
 
 @pytest.mark.parametrize("prefix", ["", "operator of a long name "])

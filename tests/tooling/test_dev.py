@@ -57,6 +57,12 @@ def test_clean_keeps_what_is_yours(tmp_path: Path) -> None:
     dev.clean(Environment(root))  # a second time there is nothing to do
 
 
+def test_tests_run_in_two_processes_unless_the_arguments_say_otherwise() -> None:
+    assert dev.side_by_side(["-k", "placement"])[:2] == ["-n", "2"]
+    for args in (["-n0"], ["-n", "4"], ["--dist=no"], ["-k", "x", "--pdb"]):
+        assert dev.side_by_side(args) == [], args
+
+
 def test_lint_runs_everything_and_fails_with_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
