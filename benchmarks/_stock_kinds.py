@@ -18,7 +18,7 @@ SETTINGS = {"spark.sql.shuffle.partitions": "8", "spark.sql.streaming.stateStore
 
 
 class StockQuery:
-    """A query over a folder of files, as somebody would write it, with a foreachBatch sink that keeps rows by batch.
+    """A query over a folder of files, as a user would write it, with a foreachBatch sink that keeps rows by batch.
 
     Each record is written once for aggregation and transform, and read by both sides of the join; for deduplication
     every id comes twice.

@@ -33,7 +33,7 @@ class Query:
         The batches observed, oldest first.
     slots : int
         Slots of the cluster; 0 if it is not known.
-    interval_s : float, optional
+    trigger_s : float, optional
         The trigger's interval; 0 if the next batch begins at once, None if it is not known.
     now : float
         Seconds since 1970.
@@ -54,13 +54,13 @@ class Query:
 
     Examples
     --------
-    >>> Query([], slots=4, interval_s=0.0, now=0.0).live
+    >>> Query([], slots=4, trigger_s=0.0, now=0.0).live
     False
     """
 
     batches: Sequence[MicroBatch]
     slots: int
-    interval_s: float | None
+    trigger_s: float | None
     now: float
     lags: Sequence[tuple[float, float]] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Diagnosis:
 
     Examples
     --------
-    >>> diagnose(Query([], slots=4, interval_s=0.0, now=0.0)).state
+    >>> diagnose(Query([], slots=4, trigger_s=0.0, now=0.0)).state
     'unknown'
     """
 
@@ -183,7 +183,7 @@ def diagnose(query: Query) -> Diagnosis:
     Examples
     --------
     >>> batches = [MicroBatch("q", i, 10.0 * i, 10.0 * i + 1.0, rows=100.0) for i in range(12)]
-    >>> diagnose(Query(batches, slots=4, interval_s=10.0, now=120.0)).state
+    >>> diagnose(Query(batches, slots=4, trigger_s=10.0, now=120.0)).state
     'idle'
     """
     whole = whole_batches(query.batches)
@@ -248,7 +248,7 @@ def _state(
         return "unknown", "no batch with records was seen."
     if len(batches) < 3:
         return "unknown", f"{len(batches)} batches were seen; at least 3 are needed to tell."
-    busy, interval = figures["busy"], query.interval_s or 0.0
+    busy, interval = figures["busy"], query.trigger_s or 0.0
     rate, took = figures["rate"], figures["median_s"]
     growing = _grows(query, figures)
     saturated = _saturated(query, batches, figures)
@@ -297,11 +297,11 @@ def _saturated(query: Query, batches: Sequence[MicroBatch], figures: Mapping[str
     return ""
 
 
-def _fixed_share(model: BatchTime, interval_s: float) -> float | None:
+def _fixed_share(model: BatchTime, trigger_s: float) -> float | None:
     """Return the share of a batch (of its interval, if there is one) that more slots do not shorten."""
     if not model.known or model.a is None:
         return None
-    return model.a.value / (interval_s or max(1e-9, model.median_s))
+    return model.a.value / (trigger_s or max(1e-9, model.median_s))
 
 
 # ---- findings ------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def _ms(interval: Estimate) -> str:
     return str(Estimate(1e3 * interval.value, 1e3 * interval.low, 1e3 * interval.high))
 
 
-def slots_needed(model: BatchTime, rate: float, interval_s: float, limit: float = math.inf) -> tuple[int | None, float]:
+def slots_needed(model: BatchTime, rate: float, trigger_s: float, limit: float = math.inf) -> tuple[int | None, float]:
     """Return the fewest slots that keep up with `rate`, and the share of redrawn recordings in which they do.
 
     With an interval, a batch of all that arrives in it must end within 85 % of it. Without one, the largest batch that
@@ -351,13 +351,13 @@ def slots_needed(model: BatchTime, rate: float, interval_s: float, limit: float 
         The duration of batches.
     rate : float
         Records/s that arrive.
-    interval_s : float
+    trigger_s : float
         The trigger's interval, or 0.
     limit : float
         Records of a batch at most.
     """
     for k in range(1, _MOST_SLOTS + 1):
-        share = share_that_keeps_up(model, rate, interval_s, limit, k)
+        share = share_that_keeps_up(model, rate, trigger_s, limit, k)
         if share >= _SURE:
             return k, share
         if model.slots_used(k) == model.slots_used(_MOST_SLOTS):
@@ -368,15 +368,15 @@ def slots_needed(model: BatchTime, rate: float, interval_s: float, limit: float 
 def share_that_keeps_up(
     model: BatchTime,
     rate: float,
-    interval_s: float,
+    trigger_s: float,
     limit: float,
     slots: float,
     tasks: Sequence[int] | None = None,
 ) -> float:
     """Return the share of redrawn fits in which so many slots keep up with `rate`; see `slots_needed`."""
-    if interval_s > 0:
-        n = rate * interval_s
-        ok = model.drawn(n, slots, tasks) <= HEADROOM * interval_s
+    if trigger_s > 0:
+        n = rate * trigger_s
+        ok = model.drawn(n, slots, tasks) <= HEADROOM * trigger_s
         return float(ok.mean()) if n <= limit else 0.0
     a = max(1e-3, float(model.drawn(0, slots, tasks)[0]))
     n = min(limit, 10 * a * max(rate, 1.0))
@@ -386,7 +386,7 @@ def share_that_keeps_up(
 def _slots(query: Query, batches: Batches, model: BatchTime, figures: Figures) -> Iterator[Finding]:
     if not model.known or not query.slots or figures["state"] in ("ended", "stuck"):
         return
-    rate, interval = figures.get("offered", figures["rate"]), query.interval_s or 0.0
+    rate, interval = figures.get("offered", figures["rate"]), query.trigger_s or 0.0
     limit = _limit_rows(query, batches)
     k, share = slots_needed(model, rate, interval, limit)
     if k is None:
@@ -406,17 +406,17 @@ def _slots(query: Query, batches: Batches, model: BatchTime, figures: Figures) -
     yield Finding("slots", text, {"offered": rate, "slots": k, "share": share}, lines)
 
 
-def _no_slots(model: BatchTime, rate: float, interval_s: float, limit: float) -> str:
+def _no_slots(model: BatchTime, rate: float, trigger_s: float, limit: float) -> str:
     """Return why slots alone do not keep up, and what would."""
     most = max((k for _, k in model.work), default=0)
     head = f"No number of slots alone keeps up with {rate:,.4g} records/s"
     for k in (2 * most, 4 * most, 8 * most):
         wide = [k] * len(model.work)
-        if most and share_that_keeps_up(model, rate, interval_s, limit, k, wide) >= _SURE:
+        if most and share_that_keeps_up(model, rate, trigger_s, limit, k, wide) >= _SURE:
             return f"{head}, because its stages have at most {most} tasks: {k} slots with {k} tasks per stage do."
-    if math.isfinite(limit) and share_that_keeps_up(model, rate, interval_s, 16 * limit, _MOST_SLOTS) >= _SURE:
+    if math.isfinite(limit) and share_that_keeps_up(model, rate, trigger_s, 16 * limit, _MOST_SLOTS) >= _SURE:
         return f"{head} in batches of {limit:,.0f} records: larger batches divide the fixed part among more records."
-    ways = "a longer trigger" if interval_s else "a smaller fixed part of the batches"
+    ways = "a longer trigger" if trigger_s else "a smaller fixed part of the batches"
     return f"{head}: {ways}, fewer state stores, or cheaper operators."
 
 
@@ -433,7 +433,7 @@ def _read_limit(query: Query, batches: Batches, model: BatchTime, figures: Figur
     if kind is None or not model.known or not query.slots:
         return
     option, unit = {"rows": ("maxOffsetsPerTrigger", "records"), "files": ("maxFilesPerTrigger", "files")}[kind]
-    target = HEADROOM * query.interval_s if query.interval_s else max(1.0, 4 * float(model.drawn(0, query.slots)[0]))
+    target = HEADROOM * query.trigger_s if query.trigger_s else max(1.0, 4 * float(model.drawn(0, query.slots)[0]))
     rows = rows_within(model, target, query.slots)
     if rows is None or rows < 1:
         return
@@ -484,14 +484,14 @@ def _rows_per_file(query: Query, batches: Sequence[MicroBatch]) -> float | None:
 
 
 def _trigger(query: Query, batches: Batches, model: BatchTime, figures: Figures) -> Iterator[Finding]:
-    if not model.known or model.a is None or query.interval_s is None:
+    if not model.known or model.a is None or query.trigger_s is None:
         return
     share = model.a.value / max(1e-9, figures["median_s"])
-    if query.interval_s > 0 and figures["median_s"] > query.interval_s:
+    if query.trigger_s > 0 and figures["median_s"] > query.trigger_s:
         longer = 2.0 ** math.ceil(math.log2(figures["median_s"] / HEADROOM))
-        text = f"A trigger of {query.interval_s:g} s has no effect, because batches take {figures['median_s']:.3g} s."
+        text = f"A trigger of {query.trigger_s:g} s has no effect, because batches take {figures['median_s']:.3g} s."
         yield Finding("trigger", text, {"median_s": figures["median_s"]}, _trigger_lines(query, longer))
-    elif query.interval_s == 0 and share > 0.5 and figures["busy"] > 0.5 and figures["state"] == "keeps up":
+    elif query.trigger_s == 0 and share > 0.5 and figures["busy"] > 0.5 and figures["state"] == "keeps up":
         longer = max(1.0, round(4 * figures["median_s"]))
         text = (
             f"Batches follow each other at once, and {min(1.0, share):.0%} of each is its fixed part: a trigger of "
@@ -502,7 +502,7 @@ def _trigger(query: Query, batches: Batches, model: BatchTime, figures: Figures)
 
 def _trigger_lines(query: Query, seconds: float) -> tuple[str, ...]:
     lines = (f'.trigger(processingTime="{seconds:g} seconds")',)
-    return lines + ((f'job.trigger("{seconds:g} seconds")',) if query.live and query.interval_s else ())
+    return lines + ((f'job.trigger("{seconds:g} seconds")',) if query.live and query.trigger_s else ())
 
 
 def _state_partitions(query: Query, batches: Batches, model: BatchTime, figures: Figures) -> Iterator[Finding]:
@@ -725,7 +725,7 @@ def what_if(
     --------
     >>> batches = [MicroBatch("q", i, 10.0 * i, 10.0 * i + 0.1 + 0.001 * n / 4, rows=n)
     ...            for i, n in enumerate([400, 800, 1600, 3200] * 4)]
-    >>> told = what_if(Query(batches, slots=4, interval_s=10.0, now=160.0), slots=8, rate=1000)
+    >>> told = what_if(Query(batches, slots=4, trigger_s=10.0, now=160.0), slots=8, rate=1000)
     >>> round(told.seconds.value, 2), told.keeps_up
     (1.35, True)
     """
@@ -741,7 +741,7 @@ def what_if(
         )
     figures = _figures(query, whole)
     k = query.slots if slots is None else slots
-    interval = (query.interval_s or 0.0) if trigger_s is None else trigger_s
+    interval = (query.trigger_s or 0.0) if trigger_s is None else trigger_s
     limit = _limit_rows(query, whole) if max_per_batch is None else float(max_per_batch)
     offered = figures.get("offered", figures["rate"]) if rate is None else float(rate)
     fixed = float(model.drawn(0, k)[0])

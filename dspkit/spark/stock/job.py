@@ -113,7 +113,7 @@ class Observed:
         Examples
         --------
         >>> batches = [MicroBatch("q", i, 10.0 * i, 10.0 * i + 1.0, rows=100.0) for i in range(12)]
-        >>> Recording(batches, slots=4, interval_s=10.0).doctor().state
+        >>> Recording(batches, slots=4, trigger_s=10.0).doctor().state
         'idle'
         """
         return diagnose(self._query())
@@ -152,7 +152,7 @@ class Observed:
         --------
         >>> batches = [MicroBatch("q", i, 10.0 * i, 10.0 * i + 0.1 + 0.001 * n / 4, rows=n)
         ...            for i, n in enumerate([400, 800, 1600, 3200] * 4)]
-        >>> Recording(batches, slots=4, interval_s=10.0).what_if(slots=2, rate=1000).keeps_up
+        >>> Recording(batches, slots=4, trigger_s=10.0).what_if(slots=2, rate=1000).keeps_up
         True
         """
         if executors is not None:
@@ -184,7 +184,7 @@ class Recording(Observed):
         The batches.
     slots : int
         Slots of the cluster; 0 if they are not known.
-    interval_s : float, optional
+    trigger_s : float, optional
         The trigger's interval; None if it is not known.
     topology : Topology, optional
         The stages as operators; by default, one operator.
@@ -207,7 +207,7 @@ class Recording(Observed):
         batches: Sequence[MicroBatch],
         *,
         slots: int = 0,
-        interval_s: float | None = None,
+        trigger_s: float | None = None,
         topology: Topology | None = None,
         settings: Mapping[str, str] | None = None,
         window_s: float = 10.0,
@@ -216,7 +216,7 @@ class Recording(Observed):
         super().__init__(window_s)
         self._note = note
         self._batches = tuple(whole_batches(batches))
-        self._slots, self._interval_s, self._settings = slots, interval_s, dict(settings or {})
+        self._slots, self._interval_s, self._settings = slots, trigger_s, dict(settings or {})
         self._topology = topology or Topology((Operator(ONE, max(64, slots)),))
 
     @property
@@ -347,7 +347,7 @@ class AttachedQuery(Observed, BackendBase):
         self._batches: deque[MicroBatch] = deque(maxlen=_KEPT)
         self._lags: deque[tuple[float, float]] = deque(maxlen=_KEPT)
         self._rows = 0.0
-        self._ended = ""
+        self._ended = self._trouble = ""
         self._pending: list[QueryChange] = []
         self.changes: list[QueryChange] = []
         self._lock = threading.RLock()
@@ -420,10 +420,11 @@ class AttachedQuery(Observed, BackendBase):
 
     def deploy(self, deployment: Deployment) -> None:
         """Refuse: an attached query is only observed; `backend()` returns the backend for policies."""
+        self._must_be_open()
         raise DeploymentError(
-            f"a change of an observed query to {dict(deployment.parallelism)!r:.100}",
-            expected="job.backend(executors=(1, 6)), or job.executors(n), job.limit(...)",
-            fix="use one of these",
+            f"a change of an observed query's deployment to {deployment!r:.200}",
+            expected="no change of parallelism, workers, placement or settings",
+            fix="use job.backend(executors=(1, 6)), or job.executors(n), job.limit(...)",
         )
 
     def _works_since(self, end: float) -> bool:
@@ -439,8 +440,10 @@ class AttachedQuery(Observed, BackendBase):
             now = time.monotonic()
             if now < self._next["progress"]:
                 continue
-            with contextlib.suppress(Exception):  # the query, or its Java, may end at any time; `ended` says so
+            try:
                 self._look(stages=now >= self._next["stages"] or bool(self._pending))
+            except Exception as error:  # the query, or its Java, may end at any time; the diagnosis says so
+                self._trouble = f"Observation is incomplete: {type(error).__name__}: {error}"[:300]
             if self._ended:
                 return
 
@@ -451,6 +454,9 @@ class AttachedQuery(Observed, BackendBase):
             fresh = self._reader.new()
             for batch in fresh:
                 batch.slots = self._slots
+                if not self._batches and self._changer is not None:
+                    self._changer.probe()
+                    self._files = self._files_waiting()
                 self._batches.append(batch)
                 self._rows += batch.rows or 0
             self._note_lag(fresh)
@@ -534,7 +540,7 @@ class AttachedQuery(Observed, BackendBase):
                 running = time.time() - self._batches[-1].ended, active, failed
                 if not active:
                     running = 0.0, 0, 0
-            interval = self._changer.interval_s() if self._changer is not None and not self._ended else None
+            interval = self._changer.trigger_s() if self._changer is not None and not self._ended else None
             limit = self._changer.read_limit() if self._changer is not None and not self._ended else None
             return Query(
                 tuple(self._batches),
@@ -547,6 +553,7 @@ class AttachedQuery(Observed, BackendBase):
                 self._ended,
                 running,
                 live=self._changer is not None and not self._ended,
+                note=self._trouble,
             )
 
     # ---- changes
@@ -586,16 +593,16 @@ class AttachedQuery(Observed, BackendBase):
         """Set the trigger's interval, as in "2 seconds" or 2; it counts after one more batch."""
         changer = self._knob("trigger")
         seconds = seconds_of(interval)
+        old = changer.trigger_s()
         changer.set_interval(seconds)
-        starts: list[tuple[float, float]] = []
 
         def shown(batch: MicroBatch) -> bool:
-            """Starts are multiples of the interval, unless the batch before took longer."""
-            starts.append((batch.began, batch.lasted))
-            if changer.interval_s() != seconds or len(starts) < 2:
-                return False
-            (before, lasted), gap = starts[-2], batch.began - starts[-2][0]
-            return lasted > seconds or gap >= seconds * 0.9 if seconds else gap <= lasted + 1.0 and before > 0
+            """Return whether the gap to the batch before is one that the former interval does not explain."""
+            before = next((b for b in reversed(self._batches) if b.began < batch.began), None)
+            if before is None or old is None or seconds == old:
+                return seconds == old
+            gap = batch.began - before.began
+            return gap >= 0.9 * seconds if seconds > old else gap < 0.9 * old or before.lasted > 0.9 * old
 
         return self._changed("trigger", f"{seconds:g} s", shown)
 
@@ -780,7 +787,8 @@ class AttachedQuery(Observed, BackendBase):
 
     def __repr__(self) -> str:
         name = getattr(self._user, "name", None) or str(self._user.id)[:8]
-        return f"AttachedQuery({name!r}, batches={len(self._batches)}, slots={self._slots})"
+        stages = ", ".join(self.topology.order)
+        return f"AttachedQuery({name!r}, stages={stages}, batches={len(self._batches)}, slots={self._slots})"
 
 
 def _reason(query: Any) -> str:
@@ -973,22 +981,24 @@ class _Sums:
 
     def snapshot(self, t: float, w: float, slots: int, lags: Sequence[tuple[float, float]], began: float) -> Snapshot:
         k = {n: max(1, min(self.tasks.get(n, slots), slots)) for n in self.topology.order}
-        operators = {}
-        for name, (received, sent, busy, cpu) in self.by.items():
-            if self.took and name not in self.tasks:
-                continue  # its metrics did not arrive
-            speed = received / busy if busy > 0 and received > 0 else None
-            share = min(1.0, busy / (w * k[name]))
-            operators[name] = OperatorMetrics(
-                received / w, received / w, sent / w, speed, share, 0.0, k[name], cpu=cpu / w if cpu else None
-            )
         before, after = _at(lags, began), _at(lags, began + w)
         done = self.rows / w
         offered = done if before is None or after is None else max(0.0, done + (after - before) / w)
         sources = self.topology.sources
         read = {n: self.by[n][0] for n in sources}
         total = sum(read.values())
-        rates = {n: offered * (read[n] / total if total else 1 / len(sources)) for n in sources}
+        part = {n: read[n] / total if total else 1 / len(sources) for n in sources}
+        operators = {}
+        for name, (received, sent, busy, cpu) in self.by.items():
+            if self.took and name not in self.tasks:
+                continue  # its metrics did not arrive
+            speed = received / busy if busy > 0 and received > 0 else None
+            share = min(1.0, busy / (w * k[name]))
+            waiting = part.get(name, 0.0) * (after or 0.0)
+            operators[name] = OperatorMetrics(
+                received / w, received / w, sent / w, speed, share, waiting, k[name], cpu=cpu / w if cpu else None
+            )
+        rates = {n: offered * part[n] for n in sources}
         edges = {(u, v): self.by[u][1] / w for u, v in self.topology.edges if u in operators}
         return Snapshot(
             t, w, Deployment(k), operators, rates, done, batch_latency(self.took, self.weights), None, after or 0.0,

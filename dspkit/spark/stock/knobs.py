@@ -59,6 +59,13 @@ class QueryKnobs:
             self.execution, self.kind = None, ""
             self.missing = dict.fromkeys(KNOBS, f"Spark's StreamExecution is not reachable ({_short(error)})")
             return
+        self.probe()
+
+    def probe(self) -> None:
+        """Look for all members again: a query that just began has its sources and its trigger a moment later."""
+        if self.execution is None:
+            return
+        self.missing = {}
         for name, probe in (("limit", self._sources), ("trigger", self._interval_field), ("tasks", self._own_session)):
             try:
                 if why := probe():
@@ -91,6 +98,8 @@ class QueryKnobs:
 
     def _interval_field(self) -> str:
         trigger = self.execution.triggerExecutor()
+        if trigger is None:
+            return "the query has not begun yet"
         kind = str(trigger.getClass().getSimpleName())
         if kind != "ProcessingTimeExecutor":
             return f"the trigger is a {kind}, which has no interval"
@@ -121,7 +130,7 @@ class QueryKnobs:
         keys = self.execution.uniqueSources().keys().toList()
         return [str(keys.apply(i).toString()) for i in range(keys.size())]
 
-    def interval_s(self) -> float | None:
+    def trigger_s(self) -> float | None:
         """Return the trigger's interval: 0 if the next batch begins at once, None if the trigger has none."""
         if "trigger" in self.missing:
             return None
@@ -180,7 +189,7 @@ class QueryKnobs:
 
     def set_interval(self, seconds: float) -> None:
         """Set the trigger's interval, from the batch after the next on."""
-        before = self.interval_s() or 0.0
+        before = self.trigger_s() or 0.0
         self._set_interval(round(1e3 * seconds))
         self._undo.setdefault("trigger", lambda: self._set_interval(round(1e3 * before)))
 
