@@ -130,7 +130,7 @@ def main(command: str, args: list[str]) -> None:
         "report": ["-m", "dspkit", "report", *(args or [workspace.START])],
         "demo": ["-m", "dspkit.demo", *args],
         "reproduce": ["-m", "reproduction", *args],
-        "jar": ["-m", "dspkit.spark.runtime.jar", *args],
+        "jar": ["-c", "from dspkit.spark.runtime.java import build; print(build(), 'is built')", *args],
         "lock": [".ci/lock.py", *args],
         "fuzz": ["tests/fuzz.py", *args],
     }

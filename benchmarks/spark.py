@@ -243,7 +243,7 @@ def meter_overhead_percent() -> Claim:
     from dspkit.spark import TraceSource, arrow
     from dspkit.spark.dataflow import plan as line
     from dspkit.spark.dataflow import task
-    from dspkit.spark.dataflow.frames import wire
+    from dspkit.spark.dataflow.exchange import wire
     from dspkit.spark.dataflow.state import Plan
     from dspkit.spark.functions import same
     from dspkit.spark.metering import Meter, MeterAddress

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from dspkit.core import DspkitError, caching, files
+from dspkit.core import DspkitError, NotFoundError, caching, files
 
 from . import page
 
@@ -74,10 +75,20 @@ def expected(name: str, part: str) -> float:
         return 60.0
 
 
-def reproduce(only: list[str], *, processes: int = 2, long: bool = False, fresh: bool = False) -> list[str]:
-    """Compute the parts that are not cached, longest first; return the names of failed ones."""
+def reproduce(
+    only: list[str], *, processes: int = 2, long: bool = False, fresh: bool = False, parts: Collection[str] = ()
+) -> list[str]:
+    """Compute the parts that are not cached, longest first; return the names of failed ones.
+
+    With `parts`, only those of these names; the others keep their committed results.
+    """
     word = code()
     wanted = {n: [p for p in page.section(n).parts if long or p not in page.section(n).long] for n in only}
+    if parts:
+        every = sorted({p for n in only for p in page.section(n).parts})
+        if unknown := [p for p in parts if p not in every]:
+            raise NotFoundError(f"part {unknown[0]!r}", expected=f"one of {', '.join(every)}", fix="choose one")
+        wanted = {n: [p for p in page.section(n).parts if p in parts] for n in only}
     todo = [(n, p) for n, parts in wanted.items() for p in parts if fresh or not known(n, p, word)]
     todo.sort(key=lambda at: -expected(*at))
     left, failed, started = {at: expected(*at) for at in todo}, [], time.monotonic()

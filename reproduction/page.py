@@ -7,6 +7,7 @@ is therefore a function of the committed files; `python -m reproduction` recompu
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dspkit.core import FileError, NotFoundError, files
 
+from .classes import classify
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -26,14 +29,14 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 SECTIONS = (  # in their order on the page
     "case_studies", "autrascale", "stela", "fission", "elysium", "predictors", "elastic_storm", "hierarchical", "edrp",
-    "odp", "placement", "distributed_storm", "live",
+    "odp", "placement", "odrp", "distributed_storm", "worked", "live",
 )  # fmt: skip
 PAGE = HERE.parent / "docs" / "reproduction.md"
 Found = Mapping[str, Any]  # results of each part, as plain JSON
 
 
 class Row(NamedTuple):
-    """A headline: the printed value, ours, and the reason for the difference; numbers have a ratio."""
+    """A headline: the printed value, ours, the reason for the difference, and what ours is based on (`classes`)."""
 
     paper: str
     what: str
@@ -41,6 +44,12 @@ class Row(NamedTuple):
     ours: float | str
     why: str = ""
     unit: str = ""
+    basis: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The class of the number, as in the ledger."""
+        return classify(self.printed, self.ours, self.basis)
 
     @property
     def ratio(self) -> float | None:
@@ -62,12 +71,14 @@ class SectionContent:
 class PageSection:
     """A section: parts that compute plain data, and `show`, which turns the data into text.
 
-    `long` parts are only computed with `--long`.
+    `long` parts are only computed with `--long`. `basis` says what numbers of ours are based on, if they are not plain
+    runs (`classes.BASES`): by a regular expression for `part[filters]#column`, the first one that is found.
     """
 
     parts: Mapping[str, Callable[[], Any]]
     show: Callable[[Found], SectionContent]
     long: frozenset[str] = field(default_factory=frozenset)
+    basis: Mapping[str, str] = field(default_factory=dict)
 
     def found(self) -> dict[str, Any]:
         """Compute and return all parts."""
@@ -133,11 +144,11 @@ def rows(only: Iterable[str] = ()) -> list[Row]:
 
 
 def headlines() -> pd.DataFrame:
-    """Return all headlines as a data frame: paper, what, printed, ours, ratio, why, unit."""
+    """Return all headlines as a data frame: paper, what, printed, ours, ratio, class, unit, why."""
     import pandas as pd
 
-    return pd.DataFrame([{**row._asdict(), "ratio": row.ratio} for row in rows()])[
-        ["paper", "what", "printed", "ours", "ratio", "unit", "why"]
+    return pd.DataFrame([{**row._asdict(), "ratio": row.ratio, "class": row.kind} for row in rows()])[
+        ["paper", "what", "printed", "ours", "ratio", "class", "unit", "why"]
     ]
 
 
@@ -145,18 +156,44 @@ def table(some: Iterable[Row]) -> str:
     """Return headlines as a Markdown table."""
     cells = [
         (r.paper, r.what, _number(r.printed) + r.unit, _number(r.ours) + r.unit,
-         "" if r.ratio is None else _ratio(r.ratio), r.why)
+         "" if r.ratio is None else _ratio(r.ratio), r.kind, r.why)
         for r in some
     ]  # fmt: skip
-    return grid(("paper", "what", "printed", "ours", "ratio", "why it differs"), cells)
+    return grid(("paper", "what", "printed", "ours", "ratio", "class", "why it differs"), cells)
 
 
 def page() -> str:
     """Return the whole page."""
     head = (HERE / "head.md").read_text(encoding="utf-8").strip()
     seconds = sum(part["seconds"] for name in names() for part in results(name).values())
+    if "{{claims}}" in head:
+        from . import ledger  # it reads this module
+
+        head = head.replace("{{claims}}", ledger.claims())
     head = head.replace("{{headlines}}", table(rows())).replace("{{minutes}}", f"{seconds / 60:.0f}")
     return "\n\n".join((head, *map(render, names()))) + "\n"
+
+
+def typed_in(tree: ast.AST) -> list[ast.expr]:
+    """Return the literals that are passed as ours to a `Row`; "not modelled" is none."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Row":
+            ours = (
+                node.args[3] if len(node.args) > 3 else next((k.value for k in node.keywords if k.arg == "ours"), None)
+            )
+            if isinstance(ours, ast.Constant) and ours.value != "not modelled":
+                found.append(ours)
+    return found
+
+
+def literals() -> list[str]:
+    """Return each literal of ours in the headlines of a section, by file and line; there should be none."""
+    return [
+        f"{name}/section.py:{node.lineno}"
+        for name in names()
+        for node in typed_in(ast.parse((HERE / name / "section.py").read_text(encoding="utf-8")))
+    ]
 
 
 def write(path: Path = PAGE) -> Path:
@@ -164,6 +201,9 @@ def write(path: Path = PAGE) -> Path:
     shown.cache_clear()
     if not path.parent.is_dir():
         raise FileError(f"no folder {path.parent}", expected="a checkout of dspkit", fix="run it there")
+    from . import ledger
+
+    ledger.forget()
     return files.write_atomically(path, lambda p: p.write_text(page(), encoding="utf-8"), overwrite=True)
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from dspkit import Snapshot, Topology
 from dspkit.spark import SparkJob, arrow, keyed
 from dspkit.spark.runtime import session
+from dspkit.spark.runtime.workers import warm
 from dspkit.workload import Constant
 
 RECORD = "id int64, event_s float64"
@@ -33,7 +34,7 @@ def spark(mode: str) -> Any:
         _running[mode] = session.start_session(
             "local[64]", "microbatch" if mode == "plain" else mode, with_jar=mode != "plain"
         )
-        session.warm(_running[mode])  # the first job does not wait for the imports of its workers
+        warm(_running[mode])  # the first job does not wait for the imports of its workers
     return _running[mode]
 
 

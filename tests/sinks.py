@@ -27,7 +27,7 @@ from dspkit.spark.dataflow import state
 from dspkit.spark.dataflow.checkpoint import Checkpoint, _sums
 from dspkit.spark.dataflow.runs import write_durably
 from dspkit.spark.sinks.publisher import Publisher, Target
-from dspkit.spark.sinks.staging import Staging
+from dspkit.spark.sinks.sink import Staging
 
 SCHEMA = pa.schema({"id": pa.int64(), "word": pa.string()})
 JOB = {"operators": ["read", "out"], "stateful": [], "sinks": ["out"], "partitions": {"read": 1}, "engine": "jar"}

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from dspkit.spark.dataflow import state, store
-from dspkit.spark.dataflow.frames import LARGEST, Edge, stamped, wire
-from dspkit.spark.dataflow.keys import KeyedState, keys_of
+from dspkit.spark.dataflow.exchange import LARGEST, Edge, keys_of, stamped, wire
+from dspkit.spark.dataflow.state import KeyedState
 from dspkit.spark.dataflow.task import Stage, Task
 from dspkit.spark.functions import Function
 from dspkit.spark.metering import MeterAddress

@@ -366,8 +366,8 @@ def rehearse(
     """
     import pyarrow as pa
 
-    from ..spark.dataflow.frames import Edge
-    from ..spark.dataflow.timers import with_timers
+    from ..spark.dataflow.exchange import Edge
+    from ..spark.dataflow.watermarks import with_timers
     from ..spark.dead_letters import DeadLetters
 
     live = app.as_live().live

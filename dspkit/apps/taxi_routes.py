@@ -100,7 +100,7 @@ def metronome(batches: Iterator[Any]) -> Iterator[Any]:
     import numpy as np
     import pyarrow as pa
 
-    from ..spark.dataflow.keys import owners
+    from ..spark.dataflow.exchange import owners
 
     newest = -1
     for batch in batches:

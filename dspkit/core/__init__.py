@@ -28,7 +28,6 @@ from .errors import (
     TopologyError,
     WorkloadError,
 )
-from .frozen import FrozenMap, plain
 from .history import THEN, History, changes, load_history, save_history, why_text
 from .loop import control_loop, describe, record, run, run_together
 from .metrics import EXECUTIONS, InstanceMetrics, Latency, OperatorMetrics, Snapshot, demands
@@ -60,6 +59,7 @@ from .topology import (
     named,
     prefixed,
 )
+from .validation import FrozenMap, plain
 
 __all__ = [
     "EXECUTIONS",

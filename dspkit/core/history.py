@@ -17,14 +17,12 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints, overload
 
 from . import files, untrusted
-from .errors import ArgumentError, DspkitError, FileError
-from .frozen import FrozenMap, plain
+from .errors import ArgumentError, DspkitError, FileError, visible
 from .metrics import InstanceMetrics, Latency, OperatorMetrics, Snapshot
 from .policy import Decision, Step
 from .recovery import Recovery, recoveries
 from .topology import Deployment, Operator, Topology
-from .validation import mapping
-from .visible import visible
+from .validation import FrozenMap, mapping, plain
 
 if TYPE_CHECKING:
     import pandas as pd

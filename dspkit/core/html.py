@@ -7,8 +7,7 @@ from functools import cache
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any
 
-from .errors import ArgumentError
-from .visible import visible
+from .errors import ArgumentError, visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from .errors import MetricError
-from .frozen import FrozenMap
 from .topology import Deployment, Edge
-from .validation import choice
+from .validation import FrozenMap, choice
 
 EXECUTIONS = ("pipelined", "micro-batch")
 _ROUNDING = 1e-6  # a meter that divides may report slightly more than the whole window

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .errors import ArgumentError, DspkitError, KnobError
+from .errors import ArgumentError, DspkitError, KnobError, visible
 from .validation import is_number, is_whole
-from .visible import visible
 
 LINES = ("busy", "latency")  # rows of a timeline on which thresholds are drawn: busy share, latency in seconds
 PACES = ("duration", "rate")  # how the value of a knob changes if a policy runs at another pace

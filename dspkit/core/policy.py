@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from .errors import ArgumentError, BackendError
-from .frozen import FrozenMap, plain
 from .metrics import Snapshot
 from .parameters import Knobs, at_pace
 from .topology import Deployment, Topology
-from .validation import number
+from .validation import FrozenMap, number, plain
 
 KNOBS = tuple(f.name for f in fields(Deployment))
 USUAL = frozenset({"parallelism"})  # the needs of a policy without `needs`

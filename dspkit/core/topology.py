@@ -21,8 +21,7 @@ from itertools import cycle
 from typing import Any, TypeVar
 
 from .errors import DeploymentError, TopologyError
-from .frozen import FrozenMap, plain
-from .validation import mapping, whole
+from .validation import FrozenMap, mapping, plain, whole
 
 Edge = tuple[str, str]
 _Thing = TypeVar("_Thing")

@@ -22,9 +22,9 @@ from markupsafe import Markup
 
 from .. import __version__
 from ..core import ArgumentError
+from ..core.errors import visible, visible_json
 from ..core.html import html_table, packaged, scroll, templates, words
 from ..core.references import Entry
-from ..core.visible import visible, visible_json
 from .html import clean
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from .job import SparkJob
 from .runtime.cluster import SparkCluster
 from .runtime.java import Java, JavaError, ensure_java
 from .sinks.kafka import KafkaSink
-from .sinks.parquet import ParquetSink
+from .sinks.parquet import ParquetSink, TableSink
 from .sinks.sink import Sink
 from .sinks.sql import SqlSink
-from .sinks.table import TableSink
 from .sources.files import FileSource
 from .sources.kafka import KafkaSource
 from .sources.redis import RedisSource

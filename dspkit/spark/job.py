@@ -32,14 +32,19 @@ from .dataflow.task import Stage
 from .errors import CheckpointError, QueryError, SessionError, SinkError, readable
 from .functions import Function, as_pandas
 from .metering import EVERY_S, Collector, MeterAddress, ObservedWindow, SourceShares, Totals, snapshot
-from .runtime import processes as nodes
 from .runtime import session, spark_log
 from .runtime.cluster import SparkCluster
-from .runtime.engine import JarEngine, QueryPlan, until
-from .runtime.flow_control import FlowController
-from .runtime.stragglers import StragglerWatch
-from .runtime.supervisor import Progress, QueryEngine, Supervisor
-from .runtime.workers import Workers
+from .runtime.supervisor import (
+    FlowController,
+    JarEngine,
+    Progress,
+    QueryEngine,
+    QueryPlan,
+    StragglerWatch,
+    Supervisor,
+    until,
+)
+from .runtime.workers import Workers, places, reserve, reserving, runnable, shares
 from .sinks.publisher import Publisher, Target
 from .sinks.sink import Sink
 from .sources.log import LogSource, LogTailer
@@ -267,7 +272,8 @@ class SparkJob(BackendBase):
         )
         meter.restarts = lambda: self._supervisor.restarted
         self._owned.append(self._end_query)
-        self._publisher.thread.start()
+        if self._sinks:
+            self._publisher.thread.start()
         self._logs.start(self._supervisor, self._names)
         if not self._supervisor.ready(_START_S):
             raise self._supervisor.failed or QueryError(
@@ -301,10 +307,10 @@ class SparkJob(BackendBase):
         """Wait for the workers, and reserve the slots that the first deployment needs."""
         self._workers.wait_at_first(self._needs(deployment))
         self._wanted = self._present = deployment
-        with session.reserving():
+        with reserving():
             self._deployment = self._wanted = self._present = self._check(deployment)
             self._reserve(self._deployment)
-        self._owned.append(lambda: session.reserve(self._workers, 0))
+        self._owned.append(lambda: reserve(self._workers, 0))
         self._workers.scale_up(self._workers.names(self._deployment))
 
     def _identify(self, identity: dict[str, Any]) -> None:
@@ -442,7 +448,7 @@ class SparkJob(BackendBase):
             offered={n: offered[n] - before[n] for n in offered},
             lag=self._logs.lag(offered, after, self._names),
             gaps=self._own_clock([*after.gaps, *self._drains]),
-            nodes=nodes.shares(self._cores, cores),
+            nodes=shares(self._cores, cores),
             commits=self._own_clock(after.commits),
         )
         made = snapshot(self.topology, self._names, window, self._before, after, self._shares)
@@ -474,7 +480,7 @@ class SparkJob(BackendBase):
         """
         self._must_be_open()
         self._must_run()
-        with session.reserving():
+        with reserving():
             deployment = self._check(deployment)
             if deployment == self.deployment:
                 return
@@ -510,7 +516,7 @@ class SparkJob(BackendBase):
             if self._drains and self._drains[-1] == (self._draining, math.inf):
                 self._drains[-1] = self._draining, time.time()
             self._draining = math.inf
-            with session.reserving():
+            with reserving():
                 self._reserve(self._present, self._wanted)
 
     def state(self, operator: str) -> pa.Table:
@@ -671,7 +677,7 @@ class SparkJob(BackendBase):
         return self._workers.homes(self._places(self._deployment))
 
     def _places(self, deployment: Deployment) -> tuple[tuple[str, ...], ...]:
-        return line.places(self._names, deployment, self._workers.names(deployment), self._workers.cores)
+        return places(self._names, deployment, self._workers.names(deployment), self._workers.cores)
 
     def _needs(self, deployment: Deployment) -> int:
         """Return the slots without which nothing runs."""
@@ -680,7 +686,7 @@ class SparkJob(BackendBase):
     def _reserve(self, *deployments: Deployment) -> None:
         """Reserve the slots without which one of these does not run; in micro-batches jobs take turns."""
         pipelined = self.execution == "pipelined"
-        session.reserve(self._workers, max(map(self._needs, deployments)) if pipelined else 0)
+        reserve(self._workers, max(map(self._needs, deployments)) if pipelined else 0)
 
     def _k(self) -> list[int]:
         return [self._deployment.parallelism[name] for name in self._names]
@@ -690,7 +696,7 @@ class SparkJob(BackendBase):
         if self._cluster and isinstance(deployment, Deployment) and deployment.workers is None:
             deployment = replace(deployment, workers=self.deployment.workers)
         slots = self._workers.slots(getattr(deployment, "workers", None))
-        checked = line.runnable(
+        checked = runnable(
             *(self.topology, self._functions, self._sources, deployment),
             *(slots, self.execution, self.knobs, self._workers.taken),
         )
@@ -706,7 +712,7 @@ class SparkJob(BackendBase):
             raise refused
         ended = (thread.failure for thread in self._threads)
         if self._supervisor.failed is not None:  # another job may have the slots, whether this one is closed or not
-            session.reserve(self._workers, 0)
+            reserve(self._workers, 0)
         if failed := self._supervisor.failed or self._logs.failed or next(filter(None, ended), None):
             raise failed
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core import Deployment, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
-from .threads import ServiceThread
+from .errors import ServiceThread
 
 log = logging.getLogger("dspkit")
 WAIT, BUSY, BLOCKED = range(3)
@@ -123,7 +123,7 @@ class Meter:
         self._cpu = clock.cpu()
         self.arrived = self.done = self.results = 0
         self.late: int | None = None  # records that came too late; None without event time
-        self.edges: dict[int, Any] = {}  # frames.Edge by receiver: they count what they send
+        self.edges: dict[int, Any] = {}  # exchange.Edge by receiver: they count what they send
         self.read_to: dict[int, int] = {}  # of a source: how far each partition of its log was read
         self.state: dict[str, int] = {}  # of a keyed operator: what is kept, in counts of their own
         self.memory_limit = math.inf  # bytes of the process beyond which the task asks for the end of its epoch

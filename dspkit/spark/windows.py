@@ -247,7 +247,7 @@ class _Windows:
     def _keys(self, batch: pa.RecordBatch) -> list[Any]:
         import pyarrow as pa
 
-        from .dataflow.keys import keys_of
+        from .dataflow.exchange import keys_of
 
         columns = [batch.column(name) for name in self.keyed]
         return keys_of(columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names=list(self.keyed)))
@@ -404,7 +404,7 @@ class _Windows:
         """Yield the results as a batch of the declared columns."""
         import pyarrow as pa
 
-        from .dataflow.conversion import InexactError, exact_array
+        from .dataflow.state import InexactError, exact_array
 
         assert self.schema is not None
         rows = [row for each in results for row in self._rows(*each)]

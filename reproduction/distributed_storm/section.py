@@ -167,4 +167,5 @@ SECTION = PageSection(
         "log processing": lambda: records(log_processing_bound()),
     },
     show,
+    basis={"availability.scheduler=round robin": "input", "two nodes": "chosen after seeing"},
 )

@@ -138,3 +138,24 @@ def earlier(name: str, shape: str, seed: int = 0) -> tuple[float, ...]:
     else:
         past, t = load(name, shape, seed), np.tile(np.arange(0.0, length) + 0.5, replays)
     return tuple(past.rates(t).reshape(-1, 60).mean(axis=1).tolist())
+
+
+def other_days(name: str, shape: str, seed: int = 0) -> tuple[float, ...]:
+    """Return the mean loads of the minutes of earlier days that differ from the judged one.
+
+    Recorded loads have other days, those of `earlier`. Of the synthetic shapes, four replays come before: each between
+    levels 0.8 to 1.2 times as high, up to a minute later, with a noise of 5 % from minute to minute. The rule was fixed
+    before the first run; the paper does not say what its net had seen.
+    """
+    import numpy as np
+
+    if shape in ("recorded", "dense"):
+        return earlier(name, shape, seed)
+    random = np.random.default_rng(seed)
+    t = np.arange(0.0, 60.0 * MINUTES[shape]) + 0.5
+    minutes: list[float] = []
+    for _ in range(4):
+        late, height = random.uniform(0.0, 60.0), random.uniform(0.8, 1.2)
+        rates = load(name, shape, seed).rates(np.maximum(t - late, 0.0)).reshape(-1, 60).mean(axis=1)
+        minutes += (height * rates * np.maximum(random.normal(1.0, 0.05, len(rates)), 0.0)).tolist()
+    return tuple(minutes)

@@ -24,7 +24,7 @@ from dspkit.policies.static import Static
 from dspkit.profiling import Estimator, LearnedThreshold, Profile, compute_config, learn, learn_threshold
 from dspkit.profiling.configuration import CANDIDATES
 from dspkit.simulator import Cluster
-from dspkit.workload import Sine, Workload
+from dspkit.workload import Sine, Trace, Workload
 
 from .loads import LEVELS, MINUTES, earlier, load
 
@@ -175,6 +175,101 @@ def partial_scalers(pause_s: float = 6.5) -> pd.DataFrame:
         h = play("T1", "stair", policy, start=Deployment(dict.fromkeys(order, p), workers), pause_s=pause_s)
         rows.append((title, degradation(h).mean, 100 * nodes_saved(h, NODES, every_s=MINUTE), rescales(h), printed))
     return pd.DataFrame(rows, columns=["scaler", "degradation", "saved", "changes", "paper"])
+
+
+SHAPES_OF_BOTH = ("stair", "step", "square", "sine")
+
+
+def both_or_one(pauses: Sequence[float] = (6.5, 19.2), seeds: Sequence[int] = (0, 1)) -> pd.DataFrame:
+    """Return ELYSIUM beside itself without one of its dimensions, on both applications and four shapes.
+
+    Nodes only has four instances of each operator, operators only all four nodes, and joint scaling is the paper's
+    rival. One row per application, shape and pause; means over seeds.
+    """
+    import pandas as pd
+
+    rows = []
+    for name in LEVELS:
+        order = app(name).topology.order
+        for shape in SHAPES_OF_BOTH:
+            for pause_s in pauses:
+                row: dict[str, Any] = {"app": name, "load": shape, "pause_s": pause_s}
+                each = policies(name, shape)
+                both = each["reactive"]
+                assert isinstance(both, Elysium)
+                ways: dict[str, tuple[Policy, Deployment | None]] = {
+                    "both": (both, None),
+                    "nodes": (replace(both, scale="nodes"), Deployment(dict.fromkeys(order, 4), 1)),
+                    "operators": (replace(both, scale="operators"), Deployment(dict.fromkeys(order, 1), NODES)),
+                    "joint": (each["joint"], None),
+                }
+                for way, (policy, start) in ways.items():
+                    runs = [play(name, shape, policy, seed=s, start=start, pause_s=pause_s) for s in seeds]
+                    row[way] = fmean(degradation(h).mean for h in runs)
+                    row[f"{way} saved"] = 100 * fmean(nodes_saved(h, NODES, every_s=MINUTE) for h in runs)
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def threshold_curve(
+    thresholds: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9), seeds: Sequence[int] = (0, 1)
+) -> pd.DataFrame:
+    """Return Figure 6a and 6b: degradation and nodes saved of T1 on the sine, by the threshold of a node's CPU."""
+    import pandas as pd
+
+    base, rows = policies("T1", "sine")["reactive"], []
+    assert isinstance(base, Elysium)
+    for threshold in thresholds:
+        runs = [play("T1", "sine", replace(base, node_scale_out_above=threshold), seed=s) for s in seeds]
+        lost = fmean(degradation(h).mean for h in runs)
+        rows.append((threshold, lost, 100 * fmean(nodes_saved(h, NODES, every_s=MINUTE) for h in runs)))
+    return pd.DataFrame(rows, columns=["threshold", "degradation", "saved"])
+
+
+def latencies(shapes: Sequence[str] = ("square", "sine", "dense"), seeds: Sequence[int] = (0, 1)) -> pd.DataFrame:
+    """Return Figure 11: mean latency, with the wait in the queue, of joint scaling and ELYSIUM, in seconds."""
+    import pandas as pd
+
+    rows = []
+    for name in LEVELS:
+        for shape in shapes:
+            row: dict[str, Any] = {"app": name, "load": shape}
+            for rival in ("joint", "reactive"):
+                runs = [play(name, shape, policies(name, shape, s)[rival], seed=s) for s in seeds]
+                row[rival] = fmean(latency(h, "event_latency") or 0.0 for h in runs)
+                row[f"{rival} worst"] = max(
+                    s.snapshot.event_latency.mean for h in runs for s in h if s.snapshot.event_latency is not None
+                )
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def static_or_operators() -> pd.DataFrame:
+    """Return Figure 10a: T1 with two nodes on a step, static with one instance each, and with operators scaled.
+
+    The load rises at 180 s beyond what one instance can process, and falls at 600 s.
+    """
+    import pandas as pd
+
+    both = policies("T1", "step")["reactive"]
+    assert isinstance(both, Elysium)
+    low, mid, *_ = LEVELS["T1"]
+    trace = Trace((0.0, 180.0, 600.0), (low, mid, low))
+    start = Deployment(dict.fromkeys(app("T1").topology.order, 1), 2)
+    rows = []
+    for title, policy in (("static", Static()), ("operators only", replace(both, scale="operators"))):
+        h = play("T1", trace, policy, start=start, minutes=15)
+        late = [s.snapshot for s in h if 400 < s.snapshot.t <= 600]
+        rows.append(
+            {
+                "scaler": title,
+                "kept up": fmean(s.throughput / s.source_rate for s in late),
+                "changes": rescales(h),
+                "most of an operator": max(max(s.snapshot.deployment.parallelism.values()) for s in h),
+                "last of an operator": max(h[-1].snapshot.deployment.parallelism.values()),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def period_study(periods_min: Sequence[float] = (1, 2, 4.5), pause_s: float = 6.5) -> pd.DataFrame:

@@ -8,9 +8,12 @@ rounded down, which is close to the printed values; rounded up, it loses half as
 from __future__ import annotations
 
 import math
+import pickle
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dspkit import apps
@@ -158,6 +161,49 @@ def parameter_study(loads: int = 12) -> pd.DataFrame:
             rows.append((app_name, variant, row[column], ours, *places))
     columns = ["app", "variant", "paper", "ours", "dropped", "waiting", "least", "most", "replica_seconds"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def costs(runs: Sequence[str] = ("App 1, 10 min", "App 2, 10 min", "App 3, 10 min")) -> pd.DataFrame:
+    """Return Figures 9, 12 and 14 (c), (d) in numbers: cores used, events that wait in memory, replicas, by scenario.
+
+    `controller` is the CPU that the policy itself takes, in per cent of one core, when it decides on the recorded
+    windows again; `state_kb` is the size of its pickled state at the end. The simulator has no memory of an instance:
+    the paper explains its memory by queued events.
+    """
+    import pandas as pd
+
+    rows = []
+    for title in runs:
+        make, minutes = RUNS[title]
+        app, seconds = make(minutes), 60.0 * minutes
+        full = ideal(app, seconds)
+        starts: dict[str, tuple[Policy, Mapping[str, int]]] = {
+            "SS1": (Static(), app.topology.uniform()), "elastic": (LITERAL, app.topology.uniform()),
+            "SS2": (Static(), full),
+        }  # fmt: skip
+        for scenario, (policy, start) in starts.items():
+            history = play_policy(app, policy, duration_s=seconds, parallelism=start)
+            seen = [s.snapshot for s in history]
+            cores = [sum(m.cpu or 0.0 for m in s.operators.values()) for s in seen]
+            waiting = [sum(m.backlog or 0.0 for m in s.operators.values()) for s in seen]
+            processed = events_lost(history).processed
+            state, began = policy.init(app.topology), time.process_time()
+            for snapshot in seen:
+                state, _ = policy.step(state, snapshot)
+            rows.append(
+                {
+                    "run": title,
+                    "scenario": scenario,
+                    "cores": fmean(cores),
+                    "core_ms_per_event": 1000 * fmean(cores) * seconds / processed,
+                    "waiting": fmean(waiting),
+                    "most_waiting": max(waiting),
+                    "replicas": fmean(s.deployment.instances for s in seen),
+                    "controller": 100 * (time.process_time() - began) / seconds,
+                    "state_kb": len(pickle.dumps(state)) / 1024,
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def main() -> None:

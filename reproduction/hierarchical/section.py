@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..page import Found, PageSection, Row, SectionContent, frame, grid, records
 from .study import VARIANTS, by_engine_share, markdown, table
 
-WHY = "cores that the engine takes and delays are fitted; the requests of managers and the grants are as printed"
-
 
 def show(found: Found) -> SectionContent:
     policies = frame(found["policies"]).set_index("policy")
@@ -15,18 +13,41 @@ def show(found: Found) -> SectionContent:
         (f"{r['cores for the engine']:.1f}", *(f"{r[p]:.1%}" for p in ("accept all", "beta 0.5", "beta 0.75")))
         for r in found["engine"]
     ]
-    rows = [
-        Row("Hierarchical control", f"availability, {title}", printed, 100 * policies.availability[name], why, " %")
-        for name, title, printed, why in (
-            ("accept all", "all granted", 93.7, WHY),
-            ("beta 0.75", "tokens, β = 0.75", 98.3, WHY),
+    slack = "R of calm windows is below 150 ms most of the time, so that tokens are rare"
+    worst = "R_max as the thesis's agreement defines it, the worst delay of an interval"
+    rows = []
+    for run, title, down, changes, why, basis in (
+        (
+            policies.loc["accept all"],
+            "all granted",
+            6.3,
+            56.0,
+            "cores that the engine takes are fitted to it",
+            "fitted",
+        ),
+        (policies.loc["beta 0.75"], "tokens, β = 0.75, mean delay", 1.7, 15.0, slack, ""),
+        (
+            others.loc["beta 0.75, worst delay"],
+            "tokens, β = 0.75, worst delay",
+            1.7,
+            15.0,
+            worst,
+            "chosen after seeing",
+        ),
+    ):
+        rows.append(
+            Row("Hierarchical control", f"downtime, {title}", down, 100 * (1 - run.availability), why, " %", basis)
         )
-    ]
-    rows += [
-        Row("Hierarchical control", f"reconfigurations, {title}", printed, float(policies.reconfigurations[name]),
-            "the printed value is read off a figure; ours are means over six loads")
-        for name, title, printed in (("accept all", "all granted", 56.0), ("beta 0.75", "tokens, β = 0.75", 15.0))
-    ]  # fmt: skip
+        counted = f"{why}; the printed number is implied by the downtime, at 6.5 s per change"
+        rows.append(
+            Row("Hierarchical control", f"reconfigurations, {title}", changes, float(run.reconfigurations), counted,
+                "", basis)
+        )  # fmt: skip
+    rows.append(
+        Row("Hierarchical control", "β = 0.5 against granting all: reconfigurations", "not significantly fewer",
+            f"{policies.reconfigurations['beta 0.5']:.0f} against {policies.reconfigurations['accept all']:.0f}",
+            "one grant per minute makes the migrations to and fro superfluous")
+    )  # fmt: skip
     all_, half, most = (policies.loc[n] for n in ("accept all", "beta 0.5", "beta 0.75"))
     return SectionContent(
         {
@@ -50,4 +71,8 @@ SECTION = PageSection(
         "engine": lambda: records(by_engine_share().reset_index()),
     },
     show,
+    basis={
+        "others.policy=beta 0.75, worst": "chosen after seeing",
+        "policies.policy=accept all.*availability": "fitted",
+    },
 )

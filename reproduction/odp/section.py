@@ -49,9 +49,11 @@ def show(found: Found) -> SectionContent:
     labels.insert(1, hard.effort[("sequential", "20 operators, 20 nodes")])
     shares = {f"{a} {s}": f"{part.response[(a, s)]:.2f}" for a in ("sequential", "diamond") for s in (0.2, 0.4)}
     rows.append(Row(THESIS, "chain on 20 % of the nodes: response time over the best", 3.0,
-                    float(part.response[("sequential", 0.2)]), "", " x"))  # fmt: skip
+                    float(part.response[("sequential", 0.2)]),
+                    "R_i is 1 ms, as only then it can be three", " x", "chosen after seeing"))  # fmt: skip
     rows.append(Row(THESIS, "diamond on 20 % of the nodes: response time over the best", 1.02,
-                    float(part.response[("diamond", 0.2)]), "not all optima proven within 20 s", " x"))  # fmt: skip
+                    float(part.response[("diamond", 0.2)]),
+                    "not all optima proven within 20 s; R_i is 1 ms", " x", "chosen after seeing"))  # fmt: skip
     return SectionContent(
         {
             "times": grid(("application, nodes, weights", "CPLEX, s", "ours, s", "slowest", "ratio"), lines),
@@ -75,4 +77,5 @@ SECTION = PageSection(
         "sampling": lambda: records(sampling_table()),
     },
     show,
+    basis={"sampling": "chosen after seeing"},
 )

@@ -41,7 +41,13 @@ def show(found: Found) -> SectionContent:
         converges.append((title.partition(",")[0], PRINTED_CONVERGENCE[name].replace("equal", "about equal"), *times))
         what = f"{title.partition(',')[0]}: Stela's gain over the default after scale-out"
         printed, got = 100 * PRINTED[name], 100 * ours.over_default
-        rows.append(Row("Stela", what, printed, got, WHY.get(name, "layouts and service times are ours"), " %"))
+        why = f"fitted: {WHY.get(name, 'layouts and service times are ours')}"
+        rows.append(Row("Stela", what, printed, got, why, " %", "fitted"))
+        told = PRINTED_CONVERGENCE[name]
+        share = 100 * (1 - ours.convergence_s / default.convergence_s)
+        said = "equal" if abs(share) < 10 else f"{share:.0f} % less" if share > 0 else "longer"
+        why = "by the paper's definition it is 40 s at least, and our default settles in 60 to 90 s"
+        rows.append(Row("Stela", f"{title.partition(',')[0]}: convergence against the default", told, said, why))
     kept = frame(found["scale in"])
     stela = kept[kept.strategy == "stela"].iloc[0]
     moved, dealt = (kept[kept.strategy == f"random, deal {kind}"].kept for kind in ("moved", "all"))
@@ -59,13 +65,28 @@ def show(found: Found) -> SectionContent:
     shared = frame(found["workers"]).query("ratio == @RATIO and rule == 'together'")
     blocked = f"{_times(shared.stela / shared.worst)} the worst, {_times(shared.stela / shared.middle)} the median one"
     why = "executors share workers, and a full one blocks the others of its worker; over six initial placements"
-    rows.append(Row("Stela", "scale-in 8 to 4 machines: Stela over a random choice", "2 to 5 times", blocked, why))
+    rows.append(Row("Stela", "scale-in 8 to 4 machines: Stela over a random choice", "2 to 5 times", blocked,
+                    f"{why}; the load was searched for a large difference"))  # fmt: skip
+    best = min(out.loc[(name, "stela")].convergence_s / out.loc[(name, "default")].convergence_s for name in TITLES)
+    rows.append(Row("Stela", "abstract: interruption of scale-out, as a share of the default's", "as low as 12.5 %",
+                    f"{100 * best:.0f} %", "by convergence time; in down time it is 0 of 20 s"))  # fmt: skip
+    rows.append(Row("Stela", "down time of scale-in against random machines", "87.5 % and 75 % less",
+                    f"{100 * (1 - stela.downtime_s / other):.0f} % less",
+                    "each machine has one operator at first, all of which moves"))  # fmt: skip
     why = "with fair shares of cores alone no placement starves an operator"
     rows.append(Row("Stela", "the same, each executor a worker of its own", "2 to 5 times", ratio, why))
     heaps = frame(found["memory out"]).query("topology == 'diamond' and heap_s <= 100")
     spread = f"{_gain(heaps.over_default.min())} to {_gain(heaps.over_default.max())}"
     why = "smaller heaps also reduce the throughput before; their size is not known"
-    rows.append(Row("Stela", "diamond, where heaps of 100 to 10 s of the load overflow", "+120 %", spread, why))
+    rows.append(
+        Row(
+            "Stela",
+            "diamond, where heaps of 100 to 10 s of the load overflow",
+            "+120 %",
+            spread,
+            f"{why}; sizes were tried",
+        )
+    )
     head = "Stela over default: paper | ours | Stela over its own before: paper | ours"
     head += " | default over its own before: paper | ours | least link load: paper | ours"
     convergence = "paper: Stela against default | ours: Stela | ours: default | no output: Stela | default"
@@ -157,4 +178,10 @@ SECTION = PageSection(
         "memory in": lambda: records(scale_in_heaps()),
     },
     show,
+    basis={
+        "scale out.*#(convergence|downtime|stopped)": "",
+        "scale out": "fitted",
+        "workers": "chosen after seeing",
+        "memory": "chosen after seeing",
+    },
 )

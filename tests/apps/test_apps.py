@@ -119,7 +119,7 @@ def test_taxis_that_leave_the_grid_and_lines_that_are_broken_do_not_count() -> N
 
 def test_the_metronome_reaches_every_instance_that_counts() -> None:
     """So that each forgets what is too old, in windows in which it has no trips of its own."""
-    from dspkit.spark.dataflow.keys import owners
+    from dspkit.spark.dataflow.exchange import owners
 
     at, old = np.array([1e4, 1e4 + trips.WINDOW_S]), {5: 1, 900 * trips._SHIFT + 5: 1}
     batch = pa.RecordBatch.from_arrays([pa.array(at)], names=["at_s"])

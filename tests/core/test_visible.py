@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from dspkit.core.visible import visible, visible_json
+from dspkit.core.errors import visible, visible_json
 
 ENGLAND = "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in "gbeng") + "\U000e007f"
 

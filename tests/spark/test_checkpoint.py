@@ -21,7 +21,8 @@ import tasks
 from dspkit.spark import CheckpointError
 from dspkit.spark.dataflow import state
 from dspkit.spark.dataflow.checkpoint import Checkpoint, _sums
-from dspkit.spark.dataflow.keys import KeyedState, owners
+from dspkit.spark.dataflow.exchange import owners
+from dspkit.spark.dataflow.state import KeyedState
 
 DECLARED = KeyedState("count", ("n",), (pa.int64(),), pa.int64(), single=True)
 JOB = {"operators": ["read", "count"], "stateful": ["count"], "partitions": {"read": 2}, "engine": "jar"}

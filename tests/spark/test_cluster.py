@@ -28,8 +28,9 @@ from dspkit.core import ArgumentError, DeploymentError
 from dspkit.etp import rebalance
 from dspkit.policies.on_demand import ScaleOut
 from dspkit.spark import ClusterError, SessionError, SparkCluster, SparkJob, arrow, keyed
-from dspkit.spark.dataflow.plan import places
-from dspkit.spark.runtime import processes, session
+from dspkit.spark.runtime import cluster as processes
+from dspkit.spark.runtime import session
+from dspkit.spark.runtime.workers import places, runnable, task_slots
 from sockets import Watch
 
 CORES = 8
@@ -79,7 +80,7 @@ def test_workers_and_parallelism_move_each_on_its_own_and_nothing_is_lost(
             job.deploy(change)
             seen = live.until(lambda change=change: (seen := job.observe()).deployment == change and seen)  # type: ignore[misc]
             assert len(seen.nodes) == len(set(cluster.executors(application).values())) == change.workers
-            assert session.task_slots(spark) == change.workers * CORES
+            assert task_slots(spark) == change.workers * CORES
         with pytest.raises(DeploymentError, match=rf"needs 11 slots at once; expected at most the {CORES} that"):
             job.deploy(job.deployment.scaled({"work": 6}))
         assert len(cluster.workers) == 1
@@ -189,7 +190,7 @@ def test_killed_executors_and_workers_are_replaced_and_every_record_counts_once(
         for what in ("--executor-id", "deploy.worker.Worker"):
             _kill_one(what, job)
         _until(lambda: set(cluster.executors(application).values()) == set(cluster.workers))
-        assert _until(lambda: session.task_slots(spark) == len(cluster.workers) * CORES)
+        assert _until(lambda: task_slots(spark) == len(cluster.workers) * CORES)
     assert live.each_once(tmp_path) > 500
 
 
@@ -208,7 +209,7 @@ def test_a_master_that_dies_is_replaced_and_workers_still_come_and_go(
             live.until(lambda workers=workers: job.observe().deployment.workers == workers)  # type: ignore[misc]
             live.works(job)
             assert len(cluster.workers) == workers
-            assert session.task_slots(spark) == workers * CORES
+            assert task_slots(spark) == workers * CORES
         assert job.restarts == 0  # tasks and executors do not need it
     assert live.each_once(tmp_path) > 500
 
@@ -402,4 +403,4 @@ def test_workers_are_no_knob_without_a_cluster() -> None:
     code = line.functions(Topology.chain("a"), {}, logs := line.logs(Topology.chain("a"), workload.Constant(1)))
     deployment = Deployment({"a": 1}, workers=2)
     with pytest.raises(DeploymentError, match=r"another workers; .*SparkCluster"):
-        line.runnable(Topology.chain("a"), code, logs, deployment, 8, "pipelined", frozenset({"parallelism"}))
+        runnable(Topology.chain("a"), code, logs, deployment, 8, "pipelined", frozenset({"parallelism"}))

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dspkit.spark import FunctionError
-from dspkit.spark.dataflow.conversion import InexactError, exact_array
-from dspkit.spark.dataflow.keys import KeyedState
+from dspkit.spark.dataflow.state import InexactError, KeyedState, exact_array
 
 DAY = dt.datetime(2020, 1, 1, 1, 2, 3, 456789)
 PAIR = pa.struct({"a": pa.int64(), "b": pa.float64()})

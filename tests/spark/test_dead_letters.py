@@ -24,7 +24,7 @@ from dspkit.core import TopologyError
 from dspkit.spark import ParquetSink, SchemaError, SparkJob, SqlSink, TraceSource, arrow, frame
 from dspkit.spark.dataflow import plan
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.dataflow.frames import Records, stamped
+from dspkit.spark.dataflow.exchange import Records, stamped
 from dspkit.spark.dataflow.task import OperatorFailed, Output
 from dspkit.spark.dead_letters import DeadLetters, Guarded, as_declared, with_error
 from dspkit.spark.functions import as_schema

@@ -28,11 +28,10 @@ from dspkit.spark import (
 from dspkit.spark.dataflow import plan as line
 from dspkit.spark.dataflow import savepoint, state, store, watermarks
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.dataflow.frames import Edge, stamped, wire
-from dspkit.spark.dataflow.keys import KeyedState
+from dspkit.spark.dataflow.exchange import Edge, stamped, wire
+from dspkit.spark.dataflow.state import KeyedState
 from dspkit.spark.dataflow.task import OperatorFailed
-from dspkit.spark.dataflow.timers import Timers
-from dspkit.spark.dataflow.watermarks import BEFORE, MARK, PartitionTimes, Watermarks
+from dspkit.spark.dataflow.watermarks import BEFORE, MARK, PartitionTimes, Timers, Watermarks
 from dspkit.spark.event_time import micros, one_micros
 from dspkit.spark.functions import as_schema, same
 

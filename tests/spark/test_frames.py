@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dspkit.core import Topology
 from dspkit.spark import TraceSource, arrow, errors
 from dspkit.spark.dataflow import plan as line
-from dspkit.spark.dataflow.frames import END, FEWEST, LARGEST, Edge, Records, Row, runs, stamped, wire
+from dspkit.spark.dataflow.exchange import END, FEWEST, LARGEST, Edge, Records, Row, runs, stamped, wire
 from dspkit.spark.dataflow.state import Plan
 from dspkit.spark.dataflow.task import OperatorFailed, Stage, Task
 from dspkit.spark.functions import Function, as_schema

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dspkit.core import NotFoundError
-from dspkit.spark.runtime import jar
+from dspkit.spark.runtime import java as jar
 
 
 def test_the_jar_was_made_from_these_sources() -> None:

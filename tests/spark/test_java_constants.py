@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 
 from dspkit.spark import TraceSource, errors, metering
-from dspkit.spark.dataflow import frames, state
-from dspkit.spark.runtime import engine, flow_control
+from dspkit.spark.dataflow import exchange, state
+from dspkit.spark.runtime import supervisor
 from dspkit.workload import Constant
 
 JAVA = Path(errors.__file__).parent / "jvm"
 TYPES = {"IntegerType": "int", "BinaryType": "binary"}
 # file, pattern whose one group is Java's value, Python's value
 SHARED: dict[str, tuple[str, str, Any]] = {
-    "placeholders of the first job": ("Job", r"\bFIRST = ([\d_]+)", engine._FIRST),
-    "placeholders of a job": ("Job", r"\bSTRIDE = ([\d_]+)", engine._STRIDE),
+    "placeholders of the first job": ("Job", r"\bFIRST = ([\d_]+)", supervisor._FIRST_PLACE),
+    "placeholders of a job": ("Job", r"\bSTRIDE = ([\d_]+)", supervisor._STRIDE),
     "epochs whose files stay": ("Job", r"\bKEPT = ([\d_]+)", state.KEPT),
-    "records before the first reading": ("Job", r"\bcredit = new AtomicLong\(([\d_]+)\)", flow_control._FIRST),
-    "records of the first frames": ("Job", r"\bframeRecords = ([\d_]+);", flow_control._LEAST),
-    "records of an executor's first frames": ("Lease", r"\bframeRecords = ([\d_]+);", flow_control._LEAST),
+    "records before the first reading": ("Job", r"\bcredit = new AtomicLong\(([\d_]+)\)", supervisor._FIRST_RECORDS),
+    "records of the first frames": ("Job", r"\bframeRecords = ([\d_]+);", supervisor._LEAST),
+    "records of an executor's first frames": ("Lease", r"\bframeRecords = ([\d_]+);", supervisor._LEAST),
     "partitions of a trace": ("TraceReader", r'"partitions", ([\d_]+)\)', TraceSource(Constant(1)).partitions),
     "property of an epoch's plan": ("Job", r'setLocalProperty\("([^"]+)", plan\)', state.PROPERTY),
-    "receiver of the last row": ("Gather", r"\bEND = (-?[\d_]+);", frames.END),
-    "bits of a frame's sender": ("Links", r"\bWORKERS = ([\d_]+);", frames.OPERATOR.bit_length()),
+    "receiver of the last row": ("Gather", r"\bEND = (-?[\d_]+);", exchange.END),
+    "bits of a frame's sender": ("Links", r"\bWORKERS = ([\d_]+);", exchange.OPERATOR.bit_length()),
     "variable with the worker's name": ("Links", r'getenv\("([^"]+)"\)', metering.WORKER),
     "mark of an operator's error": ("Select", r'\bFAILED = "([^"]*)"', errors.FAILED),
 }
@@ -45,16 +45,16 @@ def test_a_shared_constant_has_one_value(what: str) -> None:
 
 def test_the_jar_writes_the_columns_that_python_reads() -> None:
     columns = re.findall(r'\.add\("(\w+)", DataTypes\.(\w+)\)', source("TraceSource"))
-    assert ", ".join(f"{name} {TYPES[kind]}" for name, kind in columns) == frames.WIRE
+    assert ", ".join(f"{name} {TYPES[kind]}" for name, kind in columns) == exchange.WIRE
 
 
 def test_the_jar_stamps_records_as_python_does() -> None:
-    assert tuple(re.findall(r'\.add\("(\w+)", DataTypes\.LongType\)', source("Select"))) == frames.STAMPS
+    assert tuple(re.findall(r'\.add\("(\w+)", DataTypes\.LongType\)', source("Select"))) == exchange.STAMPS
 
 
 def test_the_format_that_python_asks_for_is_the_one_that_the_jar_offers() -> None:
     (offered,) = re.findall(r'String shortName\(\) \{\s*return "([^"]+)"', source("TraceSource"))
-    asked = re.findall(r'readStream\.format\("([^"]+)"\)', Path(engine.__file__).read_text(encoding="utf-8"))
+    asked = re.findall(r'readStream\.format\("([^"]+)"\)', Path(supervisor.__file__).read_text(encoding="utf-8"))
     assert asked == [offered]
 
 
@@ -66,10 +66,10 @@ def test_every_constant_that_python_repeats_by_comment_is_compared_here() -> Non
         for name, java in noting.findall(path.read_text(encoding="utf-8"))
     }
     assert noted == {
-        ("engine", "_FIRST", "Job"),
-        ("flow_control", "_FIRST", "Job"),
-        ("frames", "END", "Gather"),
-        ("frames", "OPERATOR", "Links"),
+        ("supervisor", "_FIRST_PLACE", "Job"),
+        ("supervisor", "_FIRST_RECORDS", "Job"),
+        ("exchange", "END", "Gather"),
+        ("exchange", "OPERATOR", "Links"),
         ("metering", "WORKER", "Links"),
         ("state", "KEPT", "Job"),
     }

@@ -20,7 +20,7 @@ from dspkit import Deployment, Operator, Topology, control_loop, demo, policies,
 from dspkit.core import DeploymentError, OperatorMetrics, Snapshot
 from dspkit.spark import ClusterError, SparkJob, ThreadError, TraceSource, arrow, dataframe, frame, keyed, sql
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.runtime import flow_control
+from dspkit.spark.runtime import supervisor
 
 pytestmark = pytest.mark.spark
 UTILISATIONS = [0.6, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.2, 1.0))]
@@ -269,7 +269,7 @@ def test_a_job_whose_thread_has_ended_says_so_at_once(which: str, monkeypatch: p
         thread = next(t for t in job._threads if t._thread.name == f"dspkit-{which}")
         name, owner = {
             "meters": ("receive", job._collector),
-            "flow": ("allowance", flow_control),
+            "flow": ("allowance", supervisor),
             "supervisor": ("_again", job._supervisor),
             "stragglers": ("look", thread._run.__self__),
         }[which]

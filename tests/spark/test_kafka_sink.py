@@ -20,7 +20,7 @@ import sinks
 from dspkit.spark import KafkaSink, KafkaSource, SchemaError, SinkError
 from dspkit.spark.dataflow import state
 from dspkit.spark.sinks.publisher import Publisher, Target
-from dspkit.spark.sinks.staging import SinkMark, Staging, staged
+from dspkit.spark.sinks.sink import SinkMark, Staging, staged
 
 SCHEMA = pa.schema({"key": pa.string(), "value": pa.string()})
 

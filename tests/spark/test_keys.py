@@ -22,7 +22,8 @@ import tasks
 from dspkit import Topology, workload
 from dspkit.spark import FunctionError, SchemaError, TraceSource, arrow, keyed
 from dspkit.spark.dataflow import plan, state, store
-from dspkit.spark.dataflow.keys import KeyedState, check_key, groups, keys_of, owned, owners
+from dspkit.spark.dataflow.exchange import check_key, groups, keys_of, owned, owners
+from dspkit.spark.dataflow.state import KeyedState
 from dspkit.spark.functions import GROUPS, same
 
 NAN = math.nan
@@ -179,7 +180,7 @@ def test_equal_keys_are_in_one_group_wherever_they_stand_in_an_array(kind: pa.Da
 def test_groups_are_the_same_in_another_process() -> None:
     """Also where Python hashes text otherwise."""
     code = (
-        "import pyarrow as pa; from dspkit.spark.dataflow.keys import groups\n"
+        "import pyarrow as pa; from dspkit.spark.dataflow.exchange import groups\n"
         "print(groups([pa.array(['a', 'ü' * 200, None]), pa.array([1.5, -0.0, None])]).tolist())"
     )
     here = groups([pa.array(["a", "ü" * 200, None]), pa.array([1.5, 0.0, None])]).tolist()

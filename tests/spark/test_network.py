@@ -26,7 +26,8 @@ import pytest
 
 import live
 from dspkit.spark import SparkCluster
-from dspkit.spark.runtime import jar, session
+from dspkit.spark.runtime import java, session
+from dspkit.spark.runtime.workers import warm
 from sockets import Bound, Sockets, Watch, family
 from tiny import listens, wait_for
 
@@ -96,7 +97,7 @@ def started(where: str) -> Iterator[Any]:
             cluster = stack.enter_context(SparkCluster.local(1, CORES, memory="512m"))
             spark = cluster.start("realtime")
             wait_for(lambda: cluster.executors(spark.sparkContext.applicationId))
-            session.warm(spark)
+            warm(spark)
         else:
             spark = session.start_session(f"local[{CORES}]", where)
             stack.callback(session.stop, spark)
@@ -374,7 +375,7 @@ public class Probe {
 def test_a_spark_whose_streaming_shuffle_is_made_otherwise_is_refused_by_name(tmp_path: Path) -> None:
     import pyspark
 
-    path = [str(jar.JAR), str(Path(pyspark.__file__).parent / "jars" / "*")]
+    path = [str(java.JAR), str(Path(pyspark.__file__).parent / "jars" / "*")]
     ways = {"as it is": [], "as it might become": [STAND_IN]}
     said = {}
     for name, more in ways.items():

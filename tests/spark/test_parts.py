@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +25,16 @@ from dspkit.apps import autrascale as words
 from dspkit.apps.live import Service
 from dspkit.core import ArgumentError
 from dspkit.spark import CheckpointError, TraceSource
-from dspkit.spark.dataflow import query, state, store
+from dspkit.spark.dataflow import exchange, state, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.dataflow.frames import Edge, Records, stamped
-from dspkit.spark.dataflow.keys import KeyedState, owners
-from dspkit.spark.dataflow.state import Plan
+from dspkit.spark.dataflow.exchange import Edge, Records, owners, stamped
+from dspkit.spark.dataflow.state import KeyedState, Plan
 from dspkit.spark.functions import as_schema
 from dspkit.spark.metering import EVERY_S, ObservedWindow, Totals, snapshot
-from dspkit.spark.runtime import processes, supervisor
-from dspkit.spark.runtime import processes as nodes
-from dspkit.spark.runtime.flow_control import HEADROOM, TARGET_S, allowance
-from dspkit.spark.runtime.supervisor import STALL_S, Progress, StallWatch, Supervisor
+from dspkit.spark.runtime import cluster as processes
+from dspkit.spark.runtime import supervisor
+from dspkit.spark.runtime import workers as nodes
+from dspkit.spark.runtime.supervisor import HEADROOM, STALL_S, TARGET_S, Progress, StallWatch, Supervisor, allowance
 
 SCHEMA = stamped(as_schema("word string, n int64"), "split")
 NUMBERS = KeyedState("count", ("n",), (pa.int64(),), pa.int64(), single=True)
@@ -207,11 +208,16 @@ def _readings(**operators: dict[str, float]) -> Totals:
 def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     inputs = {0: (), 1: (0,), 2: (1,)}
     nothing = _readings()
-    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] == 2000  # a first few, to measure by
+    assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] == 512  # a first few, to measure by
     waits = _readings(o0={"done": 300, "busy": 0.1, "edge 1": 300}, o1={"busy": 0.2})
-    assert allowance(nothing, waits, [1, 1, 1], inputs)[0] == 0  # the first are at work, and nobody knows how long
-    drops = _readings(o0={"done": 300, "busy": 0.1})
-    assert allowance(nothing, drops, [1, 1, 1], inputs)[0] > 1e15  # nobody but the source has anything to do
+    assert allowance(nothing, waits, [1, 1, 1], inputs)[0] == 212  # the first are at work, and nobody knows how long
+    drops = _readings(o0={"done": 3000, "busy": 0.1})
+    assert allowance(nothing, drops, [1, 1, 1], inputs)[0] == 3000  # as many again: nobody else has anything to do yet
+    fast = _readings(
+        o0={"done": 300, "busy": 0.1, "edge 1": 300}, o1={"done": 300, "busy": 1e-3, "edge 2": 600}, o2={"busy": 0.2}
+    )
+    # The last operator is still at the first frame. 600 of its records are 300 of the sources'.
+    assert allowance(nothing, fast, [1, 1, 1], inputs) == (212, 64)
     # 1 does 1000 a second and sends two for one, of which 2 does 500 a second with each of its 3 instances: the sources
     # may take 750 a second, for the time between two words and what may wait.
     steady = _readings(
@@ -225,6 +231,52 @@ def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
     for before in (nothing, full):  # a second's work waits; also when no source took anything of late
         assert allowance(before, full, [1, 1, 3], inputs)[0] == 0
+
+
+def _started(
+    costs_s: Sequence[float], seconds: float, sends: Sequence[float], last_begins_s: float = 0.0
+) -> list[tuple[float, float]]:
+    """Return what a chain has in flight, and what has left it, at each reading after the start of an overloaded job.
+
+    Every operator does what it can in steps of 10 ms, the sources take what they may; `sends` are records per record.
+    The last operator loads something first.
+    """
+    inputs = {i: (i - 1,) if i else () for i in range(len(costs_s))}
+    done, busy, seen = [0.0] * len(costs_s), [0.0] * len(costs_s), deque[Totals](maxlen=10)
+    credit, steps, found = 512.0, round(EVERY_S / 0.01), []
+    for reading in range(round(seconds / EVERY_S)):
+        for _ in range(steps):
+            for i, cost in enumerate(costs_s):
+                there = credit if i == 0 else done[i - 1] * sends[i - 1] - done[i]
+                works = i < len(costs_s) - 1 or reading * EVERY_S >= last_begins_s
+                did = min(there, 0.01 / cost) if works else 0.0
+                done[i], busy[i] = done[i] + did, busy[i] + did * cost
+                credit -= did if i == 0 else 0
+        counts = {f"o{i}": {"done": done[i], "busy": busy[i]} for i in range(len(done))}
+        for i in range(len(done) - 1):
+            counts[f"o{i}"][f"edge {i + 1}"] = done[i] * sends[i]
+        seen.append(_readings(**counts))
+        credit = allowance(seen[0], seen[-1], [1] * len(costs_s), inputs)[0]
+        made = math.prod(sends[:-1])
+        found.append((done[0] - done[-1] / made, done[-1] / made))
+    return found
+
+
+def test_a_slow_operator_is_not_flooded_before_it_is_measured() -> None:
+    """What is in flight at the start is what is later on, or a few hundred records, though the others are fast."""
+    for slow, sends, begins_s in ((1e-3, 1.0, 0.0), (1e-3, 1.0, 1.0), (1e-4, 1.0, 2.0), (2.5e-4, 4.0, 1.0)):
+        flying = [each for each, _ in _started((1e-6, 1e-6, 2e-6, slow), 8, (1.0, 1.0, sends, 1.0), begins_s)]
+        later = max(flying[-10:])
+        assert later == pytest.approx(HEADROOM * (EVERY_S + TARGET_S) / (slow * sends), rel=0.5)
+        assert max(flying) <= max(2 * 512, 1.2 * later)
+
+
+def test_a_start_that_is_careful_costs_a_fast_job_little() -> None:
+    """At 600,000 records/s the first second brings as much as a later one, but for the first readings."""
+    made = [each for _, each in _started((1e-6, 1e-6, 1 / 6e5), 4, (1.0, 1.0, 1.0))]
+    at = round(1 / EVERY_S)
+    assert made[at - 1] > 0.5 * 6e5
+    assert made[2 * at - 1] - made[at - 1] > 0.97 * 6e5
 
 
 def test_nodes_share_the_time_between_two_readings() -> None:
@@ -249,7 +301,7 @@ def test_what_runs_below_a_process_is_found_and_can_be_ended() -> None:
 
 def test_a_frame_that_a_query_emptied_still_says_how_many_came() -> None:
     schema = stamped(as_schema("n int64"), "somebody")
-    records, seconds, worked = query.unpack(struct.pack("<qqq", 5_000_000, 2_000_000, 7), schema)
+    records, seconds, worked = exchange.unpack_query(struct.pack("<qqq", 5_000_000, 2_000_000, 7), schema)
     assert (records.rows, records.batch.num_rows, seconds, worked) == (7, 0, 0.005, 0.002)
     assert records.batch.schema.names == ["n"]
 

@@ -23,8 +23,8 @@ from disk import Disk
 from dspkit.core.files import write_atomically
 from dspkit.spark.dataflow import runs, savepoint, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.dataflow.keys import KeyedState, owners
-from dspkit.spark.dataflow.state import Plan
+from dspkit.spark.dataflow.exchange import owners
+from dspkit.spark.dataflow.state import KeyedState, Plan
 from dspkit.spark.sources.log import Catalog, Mark
 
 COUNT = KeyedState("out", ("n",), (pa.int64(),), pa.int64(), single=True)

@@ -26,9 +26,10 @@ from dspkit.core.files import ExistingFileError
 from dspkit.spark import CheckpointError, FunctionError, ParquetSink, SinkError, SparkJob, arrow, keyed
 from dspkit.spark.dataflow import savepoint, state, watermarks
 from dspkit.spark.dataflow.checkpoint import Checkpoint
-from dspkit.spark.dataflow.keys import KeyedState, owners
+from dspkit.spark.dataflow.exchange import owners
+from dspkit.spark.dataflow.state import KeyedState
 from dspkit.spark.sinks.publisher import Publisher, Target
-from dspkit.spark.sinks.staging import SinkMark
+from dspkit.spark.sinks.sink import SinkMark
 from dspkit.workload import Constant
 
 COUNT = KeyedState("count", ("n",), (pa.int64(),), pa.int64(), single=True)

@@ -48,7 +48,7 @@ from dspkit.spark.dataflow.task import OperatorFailed
 from dspkit.spark.errors import readable
 from dspkit.spark.functions import same
 from dspkit.spark.sinks import parquet, publisher
-from dspkit.spark.sinks.staging import SinkMark, Staging, check_schema, staged
+from dspkit.spark.sinks.sink import SinkMark, Staging, check_schema, staged
 
 KINDS = ("parquet", "sqlite", "table")
 

@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 
 from dspkit.spark import CheckpointError, FunctionError
 from dspkit.spark.dataflow import runs, state, store
-from dspkit.spark.dataflow.keys import KeyedState, owners
+from dspkit.spark.dataflow.exchange import owners
+from dspkit.spark.dataflow.state import KeyedState
 from dspkit.spark.functions import as_type
 
 INT = KeyedState("count", ("id",), (pa.int64(),), pa.int64(), single=True)
@@ -740,7 +741,8 @@ KILLED = """
     from pathlib import Path
     import pyarrow as pa
     from dspkit.spark.dataflow import state, store
-    from dspkit.spark.dataflow.keys import KeyedState, owners
+    from dspkit.spark.dataflow.exchange import owners
+    from dspkit.spark.dataflow.state import KeyedState
 
     folder, left, torn = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "torn"
     store.FAN_IN = 3

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dspkit.spark.metering import HeavyTask, SilentTask
-from dspkit.spark.runtime.stragglers import IDLE_S, STOPPED_S, StragglerWatch, why_replaced
+from dspkit.spark.runtime.supervisor import IDLE_S, STOPPED_S, StragglerWatch, why_replaced
 
 
 @pytest.fixture

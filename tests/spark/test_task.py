@@ -16,8 +16,8 @@ import pytest
 import tasks
 from dspkit import workload
 from dspkit.spark import CheckpointError, SourceError, TraceSource, arrow, keyed
-from dspkit.spark.dataflow import keys, state, store
-from dspkit.spark.dataflow.frames import wire
+from dspkit.spark.dataflow import exchange, state, store
+from dspkit.spark.dataflow.exchange import wire
 from dspkit.spark.dataflow.task import OperatorFailed
 from dspkit.spark.errors import FAILED, SOURCE_FAILED, FunctionError, readable
 from dspkit.spark.functions import as_schema
@@ -126,7 +126,7 @@ def test_state_that_is_not_as_declared_is_reported_and_not_written(
     told = _failed(lambda: tasks.epoch(stage, 0, k, before))
     assert all(word in told for word in words), told
     assert "\n" not in told
-    owner = keys.owners(pa.array([-1]), k)[0]
+    owner = exchange.owners(pa.array([-1]), k)[0]
     assert {path.name for path in _states(tmp_path)} <= {f"1-{owner}.json"}
 
 

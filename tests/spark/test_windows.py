@@ -24,7 +24,7 @@ from dspkit import Topology, workload
 from dspkit.spark import EventTime, EventWindow, Function, FunctionError, TraceSource, arrow, windowed
 from dspkit.spark.dataflow import plan as line
 from dspkit.spark.dataflow import state, store, task
-from dspkit.spark.dataflow.frames import Records, stamped, wire
+from dspkit.spark.dataflow.exchange import Records, stamped, wire
 from dspkit.spark.dataflow.task import Task
 from dspkit.spark.functions import as_schema
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...core import InfeasibleError, PlacementError
 from ...core.typing import Array
-from ...core.validation import whole
+from ...core.validation import choice, whole
 from ..metrics import Ranges, Weights
 from ..objective import Costs, equal_operators, weighted_costs
 from ..problem import Application, Network, Placement, Problem
@@ -26,6 +26,8 @@ from ..solution import Solution
 from ..solvers.integer_program import relaxation
 from ..solvers.solve import minimise
 from .greedy import PinnedProblem, penalties, symmetric
+
+LINKAGES = ("average", "single", "complete", "pairs")
 
 
 @dataclass
@@ -187,6 +189,7 @@ def pruned(
     weights: Weights,
     ranges: Ranges | None = None,
     *,
+    linkage: str = "average",
     solver: str = "exact",
     time_limit_s: float = math.inf,
 ) -> Solution:
@@ -196,6 +199,8 @@ def pruned(
     ----------
     problem, weights, ranges
         As of `placement.solve`, without replication.
+    linkage
+        How sets of the tree merge, as of `merge_tree`.
     solver, time_limit_s
         As of `placement.solve`, for each set.
 
@@ -208,7 +213,7 @@ def pruned(
     task = PinnedProblem(problem, weights, ranges)
     exact = Exact(weights, task.ranges, solver, time_limit_s)
     everything = frozenset(range(len(problem.network.nodes)))
-    tree = merge_tree(symmetric(task.penalty))
+    tree = merge_tree(symmetric(task.penalty), linkage)
     inside = frozenset(task.problem.pinned.values())
     while True:
         inside = min((s for s in tree if s > inside), key=lambda s: (len(s), min(s)), default=everything)
@@ -219,15 +224,35 @@ def pruned(
             raise task.infeasible()
 
 
-def merge_tree(penalty: Array) -> list[frozenset[int]]:
-    """Return all sets of a tree over nodes: on each level sets merge in pairs, those of least summed penalty first.
+def merge_tree(penalty: Array, linkage: str = "average") -> list[frozenset[int]]:
+    """Return all sets of a tree over nodes, in the order in which they merge.
+
+    The thesis pairs nodes of least penalty, then combines pairs into sets of least penalty within. It does not say how
+    the penalty of a larger set is compared: "average" merges the two sets of least mean penalty between them, "single"
+    and "complete" of the least and of the greatest one (hierarchical clustering). "pairs" merges all sets of a level
+    in pairs, those of the least sum of penalties within their union first.
 
     >>> import numpy as np
     >>> line = np.abs(np.subtract.outer([0, 1, 5, 5.5], [0, 1, 5, 5.5]))
     >>> [sorted(s) for s in merge_tree(line)[4:]]
     [[2, 3], [0, 1], [0, 1, 2, 3]]
     """
+    choice(linkage, "linkage", LINKAGES, error=PlacementError)
     level = [frozenset((u,)) for u in range(len(penalty))]
+    if linkage == "pairs" or len(level) < 2:
+        return _in_pairs(level, penalty)
+    from scipy.cluster.hierarchy import linkage as clustered
+    from scipy.spatial.distance import squareform
+
+    known = penalty[np.isfinite(penalty)]
+    far = 2.0 * len(penalty) * (1.0 + float(known.max(initial=0.0)))  # without a link: farther than any sum of links
+    sets = list(level)
+    for a, b, *_ in clustered(squareform(np.where(np.isfinite(penalty), penalty, far)), linkage):
+        sets.append(sets[int(a)] | sets[int(b)])
+    return sets
+
+
+def _in_pairs(level: list[frozenset[int]], penalty: Array) -> list[frozenset[int]]:
     tree = list(level)
     inner = [0.0] * len(level)  # sum of penalties inside each set of the level
     between = penalty  # and between two of them

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.files import make_folder, write_atomically
 from ..errors import CheckpointError
-from ..sinks.staging import SinkMark, staged
+from ..sinks.sink import SinkMark, staged
 from . import watermarks
 from .runs import verify
 from .state import KEPT, incomplete, read_plan, synchronise

@@ -1,42 +1,36 @@
-"""The plan of a job: the line of stages that Spark runs, from a topology and its functions, checked before the
-start.
+"""The plan of a job: the line of stages that Spark runs, from a topology and its functions, checked before the start.
+
+Operators that are SQL or DataFrame expressions are evaluated by Spark on whole frames, in Java (`Select.java`). The
+task's Python gets a frame of the results, sends them on and keeps the meter, as for any operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core import Deployment, DeploymentError, Topology, TopologyError, WorkloadError
+from ...core import Topology, TopologyError, WorkloadError
 from ...workload import Workload
 from ..dead_letters import with_error
 from ..errors import SchemaError
 from ..event_time import EventTime, check_time
 from ..functions import GROUPS, Function, arrow, same
 from ..metering import MeterAddress
-from ..sinks.sink import Sink
-from ..sinks.staging import check_schema
+from ..sinks.sink import Sink, check_schema
 from ..sources.log import LogSource
 from ..sources.trace import TraceSource
 from .checkpoint import LATENESS
-from .conversion import check_value
-from .keys import check_key
+from .exchange import check_key
+from .state import check_value
 from .task import GROWTH_BYTES, Output, Stage
-from .timers import TIMERS
+from .watermarks import TIMERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Source = TraceSource | LogSource
-
-_UNTOUCHED = {
-    "workers": "start the job on a SparkCluster, whose workers can be added and removed",
-    "placement": "start the job in real-time mode on a SparkCluster, whose workers are the places; for a policy that "
-    "names machines otherwise: places='no'",
-    "settings": "leave the settings unchanged",
-}
 
 
 def order(topology: Topology) -> tuple[str, ...]:
@@ -364,79 +358,66 @@ def identity(
     }
 
 
-def places(
-    names: Sequence[str], deployment: Deployment, workers: Sequence[str], slots: int
-) -> tuple[tuple[str, ...], ...]:
-    """Return the worker of each instance, by operator in this order; nothing without a placement: Spark chooses then.
+def register_query(
+    spark: Any, name: str, operator: str, query: Any, input_schema: pa.Schema, output_schema: pa.Schema
+) -> None:
+    """Register the query in this session as a function `name` of a frame with records of `input_schema`."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    Instances without a placement of their own go where the most slots are free, so that they take none of another's.
-    """
-    if not deployment.placement:
-        return ()
-    free = dict.fromkeys(workers, slots)
-    for (name, i), worker in deployment.placement.items():
-        if worker not in free:
-            raise DeploymentError(
-                f"a placement of {name}[{i}] on {worker!r}",
-                expected=f"one of the workers, {', '.join(workers)}",
-                fix="place it on one of them, or keep the worker that it is on",
+    for field in (*input_schema, *output_schema):
+        _check_query_column(field, operator)
+    columns = from_arrow_schema(input_schema)
+    try:
+        rows = spark.createDataFrame(spark.sparkContext.emptyRDD(), columns)
+        if callable(query):
+            made = query(rows)
+        else:
+            rows.createOrReplaceTempView("input")
+            made = spark.sql(query)
+        if not isinstance(made, DataFrame):
+            raise SchemaError(f"{made!r} from the query of {operator!r}", expected="a DataFrame", fix="return one")
+        given = to_arrow_schema(made.schema, timezone="UTC")
+        if [(f.name, f.type) for f in given] != [(f.name, f.type) for f in output_schema]:
+            declared = ", ".join(f"{field.name} {field.type}" for field in output_schema)
+            raise SchemaError(
+                f"a query of {operator!r} that gives {made.schema.simpleString()}",
+                expected=f"its schema: {declared}",
+                fix="change the query or the schema; CAST(x AS BIGINT) gives int64, TIMESTAMP timestamp[us, tz=UTC]",
             )
-        free[worker] -= 1
-        if free[worker] < 0:
-            raise DeploymentError(
-                f"a placement of more than {slots} instances on {worker!r}",
-                expected=f"at most its {slots} slots",
-                fix="place some of them on another worker, or start the cluster with more cores",
-            )
-    whole = []
-    for name in names:
-        at = []
-        for i in range(deployment.parallelism[name]):
-            worker = deployment.placement.get((name, i)) or max(free, key=lambda each: free[each])
-            free[worker] -= (name, i) not in deployment.placement
-            at.append(worker)
-        whole.append(tuple(at))
-    return tuple(whole)
+        jvm = spark.sparkContext._jvm
+        jvm.dspkit.Select.register(spark._jsparkSession, name, operator, rows._jdf.schema(), made._jdf)
+    except PySparkException as error:
+        raise _refused_query(operator, str(error)) from error
+    except Py4JJavaError as error:
+        raise _refused_query(operator, str(error.java_exception.getMessage())) from error
 
 
-def runnable(
-    topology: Topology,
-    code: Mapping[str, Function],
-    sources: Mapping[str, Source],
-    deployment: Deployment,
-    slots: int,
-    execution: str,
-    knobs: frozenset[str],
-    taken: int = 0,
-) -> Deployment:
-    """Return `deployment` if Spark can run it; raise an error with the reason otherwise.
+def _check_query_column(field: pa.Field, operator: str) -> None:
+    """Raise an error if Java takes the values of a column for something else, as milliseconds for microseconds."""
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
-    Of the `slots` that there are, other jobs need those that are `taken`; in micro-batches jobs take turns.
-    """
-    k = topology.check(deployment).parallelism
-    for name in {"workers", "placement", "settings"} - knobs:
-        if getattr(deployment, name) != getattr(Deployment(k), name):
-            raise DeploymentError(
-                f"another {name}", expected=f"a change of {' or '.join(sorted(knobs))}", fix=_UNTOUCHED[name]
-            )
-    for name, source in sources.items():
-        if k[name] > source.partitions:
-            raise DeploymentError(
-                f"{k[name]} instances of source {name!r}",
-                expected=f"at most its log's {source.partitions} partitions",
-                fix="give the source more partitions, or the operator a lower max_parallelism",
-            )
-    for name, function in code.items():
-        if function.stateful and k[name] > GROUPS:
-            raise DeploymentError(
-                f"{k[name]} instances of {name!r}", expected=f"at most {GROUPS} key groups", fix="lower it"
-            )
-    needed = sum(k.values()) if execution == "pipelined" else max(k.values())
-    if needed > slots - taken:
-        others = f", less the {taken} of other jobs in this process" if taken else ""
-        raise DeploymentError(
-            f"parallelism {dict(k)}, which needs {needed} slots at once",
-            expected=f"at most the {slots} that there are{others}",
-            fix=f"lower it, or add slots: master='local[{needed + taken}]', or more workers",
+    zone = getattr(field.type, "tz", None) or "UTC"
+    try:
+        read = None if pa.types.is_time(field.type) else to_arrow_type(from_arrow_type(field.type), timezone=zone)
+    except PySparkException:
+        read = None
+    if read != field.type:
+        raise SchemaError(
+            f"column {field.name!r} of {field.type} in the query of {operator!r}",
+            expected="a type that Spark's SQL holds as it is: bool, int8 to int64, float32, float64, decimal128, "
+            "string, binary, date32, timestamp[us], duration[us], or lists, structs and maps of these",
+            fix="cast it in an arrow() operator in front of the query, or behind it",
         )
-    return deployment
+
+
+def _refused_query(operator: str, what: str) -> SchemaError:
+    return SchemaError(
+        f"the query of {operator!r}: {what.splitlines()[0]:.300}",
+        expected="SELECT ... FROM input WHERE ..., of one record at a time, over the columns of the input",
+        fix="do the rest in a keyed() or arrow() operator behind it",
+    )

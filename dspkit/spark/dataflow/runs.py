@@ -6,7 +6,7 @@ A run holds the rows that an epoch wrote, or that a merge of runs produced. Its 
     Bloom filter of the places; the place of every 512th row
     crc32 of each page before this table; a trailer
 
-A place is a hash of a key, whose upper bits are its key group (`keys.py`), so a range of key groups is a range of
+A place is a hash of a key, whose upper bits are its key group (`exchange.py`), so a range of key groups is a range of
 rows. The manifest that names a run pins its length and the crc32 of table and trailer. A page is compared with its
 crc32 before its first use, hence opening a run costs the same at any size.
 """
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.typing import Array
 from ..errors import CheckpointError
 from ..functions import GROUPS
-from .keys import GROUP_SHIFT, keys_of, places
+from .exchange import GROUP_SHIFT, keys_of, places
 from .state import incomplete
 
 if TYPE_CHECKING:

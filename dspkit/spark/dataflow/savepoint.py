@@ -22,12 +22,12 @@ from typing import Any
 from ...core import ArgumentError
 from ...core.files import ExistingFileError, make_folder, write_atomically
 from ..errors import CheckpointError
-from ..sinks.staging import SinkMark
+from ..sinks.sink import SinkMark
 from . import watermarks
 from .checkpoint import LATENESS, RESTORING, Checkpoint, check_lateness
-from .keys import KeyedState, keys_of, owned
+from .exchange import keys_of, owned
 from .runs import Part, StateRows, scan, write_run
-from .state import Plan, incomplete, link, read_plan, synchronise
+from .state import KeyedState, Plan, incomplete, link, read_plan, synchronise
 from .store import Manifest, _manifest_path, operator_parts
 
 Convert = Mapping[str, Callable[[Any], Any] | None]

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import CheckpointError
 from ..functions import GROUPS
 from . import runs
-from .keys import GROUP_SHIFT, KeyedState, groups, keys_of, owned, places, with_one_nan
+from .exchange import GROUP_SHIFT, groups, keys_of, owned, places, with_one_nan
 from .runs import PIECE_BYTES, Part, StateRows, scan, write_durably, write_run
-from .state import KEPT, Plan, incomplete, synchronise
+from .state import KEPT, KeyedState, Plan, incomplete, synchronise
 
 if TYPE_CHECKING:
     import pyarrow as pa

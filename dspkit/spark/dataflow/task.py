@@ -27,12 +27,26 @@ from ..errors import CHECKPOINT_FAILED, FAILED, SOURCE_FAILED, CheckpointError, 
 from ..event_time import Late
 from ..functions import Function
 from ..metering import BLOCKED, BUSY, WAIT, Meter, MeterAddress, memory_bytes, worker_number
-from ..sinks.staging import Staging
-from . import query, state, store, watermarks
-from .frames import END, FEWEST, LARGEST, OPERATOR, STAMPS, WORK_S, Edge, Records, Row, runs, stamped, wire
-from .keys import KeyedState, keys_of
-from .timers import Timers
-from .watermarks import BEFORE, MARK, MARK_S, PartitionTimes, Watermarks
+from ..sinks.sink import Staging
+from . import state, store, watermarks
+from .exchange import (
+    END,
+    FEWEST,
+    LARGEST,
+    OPERATOR,
+    STAMPS,
+    WORK_S,
+    Edge,
+    Records,
+    Row,
+    keys_of,
+    runs,
+    stamped,
+    unpack_query,
+    wire,
+)
+from .state import KeyedState
+from .watermarks import BEFORE, MARK, MARK_S, PartitionTimes, Timers, Watermarks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -303,7 +317,7 @@ class Task:
     def _unpacked(self, sender: int, frame: bytes) -> Records:
         if not self.stage.function.query:
             return Records.unpack(frame, self._schemas[sender])
-        records, seconds, worked = query.unpack(frame, self._stamped)
+        records, seconds, worked = unpack_query(frame, self._stamped)
         self._meter.elsewhere(seconds, worked)
         return records
 

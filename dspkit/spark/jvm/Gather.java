@@ -40,7 +40,7 @@ import scala.reflect.ClassTag$;
  */
 public final class Gather extends SparkPlan {
   private static final long serialVersionUID = 1;
-  private static final int END = -1; // as in frames.py
+  private static final int END = -1; // as in exchange.py
 
   private final SparkPlan child;
 

@@ -41,7 +41,7 @@ public final class Job implements Allowance {
   private volatile int frameRecords = 64;
   private volatile String links = "";
   private final Map<Integer, long[]> filled = new ConcurrentHashMap<>();
-  private final AtomicLong credit = new AtomicLong(2000); // until flow.py has spoken
+  private final AtomicLong credit = new AtomicLong(512); // until flow control has spoken
 
   private Job(int id, String folder, int[] wanted, String homes) {
     this.id = id;

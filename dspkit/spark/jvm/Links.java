@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * of this executor share. Frames are held back as if they travelled that far; the machine's own network adds little.
  */
 final class Links {
-  private static final int WORKERS = 12; // bits of a sender's number that are the operator's, as in frames.py
+  private static final int WORKERS = 12; // bits of a sender's number that are the operator's, as in exchange.py
   private static final long QUEUE_NANOS = 500_000_000; // of bytes that wait at a link, beyond which its senders wait
   private static final Map<Integer, long[]> FREE = new ConcurrentHashMap<>(); // by sender: when its link is free
 

@@ -3,6 +3,8 @@
 Workers can be added and removed while jobs run, like machines of a real cluster, and one that dies is replaced. All
 processes listen on the loopback address only. Spark's connections between them begin with a proof of the cluster's
 secret, those of the streaming shuffle included (`Exchange.java`); the pages of master and workers are refused.
+
+`running`, `below`, `kill` and `cpu_s` list processes of this machine, end them, and read their processor time (psutil).
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core import ArgumentError, BackendBase, FrozenMap
+from ...core.lazy import load
 from ...core.validation import number, whole
 from ..errors import ClusterError
 from ..metering import WORKER
-from . import jar, processes, session
+from . import java, session
 from .java import ensure_java
 from .spark_log import printed_reason
 
@@ -161,7 +165,7 @@ class SparkCluster(BackendBase):
             raise ArgumentError(f"port={port!r}", expected="0, or 1024 to 65535", fix="use 0 for a free one")
         if not isinstance(memory, str) or not _MEMORY.fullmatch(memory):
             raise ArgumentError(f"memory={memory!r}", expected="as '512m' or '1g'", fix="see SparkCluster.local")
-        if (why := jar.unusable()) is not None:
+        if (why := java.unusable()) is not None:
             raise ClusterError(
                 f"a jar that cannot be used: {why}", expected="dspkit's jar and its Spark", fix="install dspkit[spark]"
             )
@@ -273,7 +277,7 @@ class SparkCluster(BackendBase):
         with self._lock:
             at = {daemon.process.pid: name for name, daemon in self._workers.items()}
         found = {}
-        for process in processes.running():
+        for process in running():
             match = re.search(rf"--executor-id (\d+) .*--app-id {re.escape(application)}\b", process.command)
             if match and process.parent in at:
                 found[match[1]] = at[process.parent]
@@ -306,7 +310,7 @@ class SparkCluster(BackendBase):
         """
         with self._lock:
             at = {daemon.process.pid: name for name, daemon in self._workers.items()}
-        spent = processes.cpu_s(set(at))
+        spent = cpu_s(set(at))
         return {name: spent[pid] for pid, name in at.items() if pid in spent}
 
     def start(self, mode: str, settings: Mapping[str, str] | None = None, *, with_jar: bool = True) -> Any:
@@ -369,7 +373,7 @@ class SparkCluster(BackendBase):
 
         home = Path(pyspark.__file__).parent
         last = main == _MASTER  # the master removes the folder if this process cannot
-        path = f"{jar.JAR}{os.pathsep}{home / 'jars' / '*'}"
+        path = f"{java.JAR}{os.pathsep}{home / 'jars' / '*'}"
         command = [*self._java, "-cp", path, "dspkit.Leash", str(self._folder) if last else "-", main, "--host", _HOST]
         command += ["--webui-port", "0", "--properties-file", str(self._folder / "spark.conf"), *words]
         scala = next((home / "jars").glob("spark-core_*.jar")).name.split("_")[1].partition("-")[0]
@@ -452,7 +456,7 @@ def _failed(name: str, output: str) -> ClusterError:
 
 def _end(daemons: Sequence[subprocess.Popen[bytes]]) -> None:
     """Terminate the processes; after a while kill those that are left, and all their descendants."""
-    below = processes.below({process.pid for process in daemons})
+    descendants = below({process.pid for process in daemons})
     for process in daemons:
         with contextlib.suppress(OSError):
             process.terminate()
@@ -460,10 +464,123 @@ def _end(daemons: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in daemons:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.1, end - time.monotonic()))
-    processes.kill(below)
+    kill(descendants)
     for process in daemons:
         process.kill()
         process.wait()
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as it was when it was listed; `handle` is psutil's, which is not misled by a reused number."""
+
+    pid: int
+    parent: int
+    resident_bytes: int
+    command: str
+    handle: Any = field(repr=False, compare=False)
+
+
+def running() -> list[Process]:
+    """Return all processes of this machine that we may see.
+
+    Examples
+    --------
+    >>> any(p.pid == os.getpid() for p in running())
+    True
+    """
+    return _listed(_psutil().process_iter())
+
+
+def below(pids: Iterable[int]) -> list[Process]:
+    """Return the descendants of some processes.
+
+    Parameters
+    ----------
+    pids : iterable of int
+        Numbers of the processes at the top, which are not returned; one that has ended has no descendants.
+
+    Examples
+    --------
+    >>> below([])
+    []
+    """
+    psutil = _psutil()
+    found: list[Any] = []
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            found += psutil.Process(pid).children(recursive=True)
+    return _listed(found)
+
+
+def kill(processes: Iterable[Process], grace_s: float = 1.0) -> None:
+    """Kill the processes that have not ended by themselves after a moment.
+
+    Parameters
+    ----------
+    processes : iterable of Process
+        As `running` or `below` returned them.
+    grace_s : float
+        How long they may take to end by themselves, s.
+
+    Examples
+    --------
+    >>> kill([])
+    """
+    left, end = list(processes), time.monotonic() + grace_s
+    while left := [process for process in left if _alive(process.handle)]:
+        if time.monotonic() > end:
+            for process in left:
+                with contextlib.suppress(_psutil().Error):
+                    process.handle.kill()
+            return
+        time.sleep(0.1)
+
+
+def cpu_s(sessions: set[int]) -> dict[int, float]:
+    """Return the processor seconds of all running processes of some sessions, by session.
+
+    Parameters
+    ----------
+    sessions : set of int
+        Numbers of sessions; one in which nothing runs is left out.
+
+    Examples
+    --------
+    >>> cpu_s({os.getsid(0)})[os.getsid(0)] > 0
+    True
+    """
+    psutil = _psutil()
+    spent: Counter[int] = Counter()
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            if (session := os.getsid(process.pid)) in sessions:
+                times = process.cpu_times()
+                spent[session] += times.user + times.system
+    return dict(spent)
+
+
+def _psutil() -> Any:
+    return load("psutil", "spark")
+
+
+def _listed(handles: Iterable[Any]) -> list[Process]:
+    psutil, found = _psutil(), []
+    for handle in handles:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            info = handle.as_dict(["pid", "ppid", "memory_info", "cmdline"])  # None without permission
+            resident = info["memory_info"].rss if info["memory_info"] else 0
+            found.append(Process(info["pid"], info["ppid"], resident, " ".join(info["cmdline"] or ()), handle))
+    return found
+
+
+def _alive(handle: Any) -> bool:
+    """Return whether the process runs; a zombie, whose end its parent has not read yet, does not."""
+    psutil = _psutil()
+    try:
+        return bool(handle.is_running() and handle.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

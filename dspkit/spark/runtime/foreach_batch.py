@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from ...core.files import write_atomically
 from ..dataflow import state
-from ..dataflow.frames import WIRE, Row
+from ..dataflow.exchange import WIRE, Row
 from ..sources.log import LogSource
 from ..sources.trace import TraceSource
-from .engine import QueryPlan, until
+from .supervisor import QueryPlan, until
 
 _FRAME = 256  # records
 

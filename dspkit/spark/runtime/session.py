@@ -8,13 +8,12 @@ import os
 import re
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import SessionError, java_error
-from . import jar, spark_log
+from . import java, spark_log
 from .java import ensure_java
 
 log = logging.getLogger("dspkit")
@@ -66,8 +65,6 @@ _SQL = {  # settings of a job's own copy of the session
 }
 _LONGEST = 50  # characters of a folder for sockets: the system accepts a hundred, Spark adds a name of 43
 _use = {"jobs": 0, "ours": False}  # users of the one Spark of this process
-_reserved: dict[object, int] = {}  # slots that jobs need at once, by job
-_RESERVING = threading.RLock()
 _log: spark_log.SparkLog | None = None  # of the one Spark of this process, if we started it
 _quiet_java = spark_log.QuietJava()
 _PATTERN = re.compile(r"[,*?{}\[\]]")
@@ -82,7 +79,7 @@ def without_jar() -> str | None:
     found = running_session()
     if found is not None and "dspkit.Plugin" not in found.sparkContext.getConf().get("spark.plugins", ""):
         return "a Spark runs that was started without it"
-    return jar.unusable()
+    return java.unusable()
 
 
 def start_session(
@@ -102,7 +99,7 @@ def start_session(
     if master == "local" or master.startswith("local["):  # for other masters, Spark wants the secret from the user
         conf["spark.authenticate"] = "true"
     if with_jar:
-        conf |= _with_jar(jar.JAR.absolute())
+        conf |= _with_jar(java.JAR.absolute())
     if with_jar and mode == "realtime":
         conf[_EXCHANGE] = _OURS
     conf["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / "dspkit-warehouse")
@@ -242,40 +239,6 @@ def job_session(spark: Any) -> Any:
     return own
 
 
-def task_slots(spark: Any) -> int:
-    """Return the tasks that can run at once on the present executors."""
-    master = spark.sparkContext.master
-    if local := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
-        return int(local[1])
-    if master.startswith("local"):
-        return 1 if master == "local" else os.cpu_count() or 1
-    context = spark.sparkContext._jsc.sc()
-    return int(
-        context.schedulerBackend().maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
-    )
-
-
-@contextlib.contextmanager
-def reserving() -> Iterator[None]:
-    """Keep other jobs from reserving slots between a check of the free ones and `reserve`."""
-    with _RESERVING:
-        yield
-
-
-def reserve(job: object, slots: int) -> None:
-    """Note that a job needs so many slots at once, also between its epochs, when it uses none; 0 gives them back."""
-    with _RESERVING:
-        _reserved.pop(job, None)
-        if slots:
-            _reserved[job] = slots
-
-
-def reserved(without: object = None) -> int:
-    """Return the slots that jobs need at once, without those of one job."""
-    with _RESERVING:
-        return sum(slots for job, slots in _reserved.items() if job is not without)
-
-
 def retire(spark: Any, executors: Iterable[str]) -> None:
     """Start no more tasks on these executors; running ones continue, and their output can still be fetched."""
     context, jvm = spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
@@ -301,21 +264,6 @@ def keep_at_end(spark: Any, folder: Path) -> None:
     """Let Java not remove this folder when it ends, after all."""
     jvm = spark.sparkContext._jvm
     jvm.org.apache.spark.util.ShutdownHookManager.removeShutdownDeleteDir(jvm.java.io.File(str(folder)))
-
-
-def warm(spark: Any) -> None:
-    """Let each executor start its Python before a job needs it: an epoch would wait for the imports."""
-    context = spark.sparkContext
-    local = context.master.startswith("local")  # which is one executor, and its backend lists none
-    executors = 1 if local else context._jsc.sc().schedulerBackend().getExecutorIds().size()
-    if task_slots(spark) < reserved() + 2 * executors:
-        return  # it would take slots that a job needs for its next epoch
-    each = job_session(spark).range(0, 2 * executors, 1, 2 * executors)
-    each.mapInArrow(_same, "id bigint").write.format("noop").mode("append").save()
-
-
-def _same(batches: Iterator[Any]) -> Iterator[Any]:
-    yield from batches
 
 
 def host(spark: Any) -> str:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import FrozenMap
 from ..errors import SchemaError, SinkError
-from .sink import Sink
-from .staging import StagedFile
+from .sink import Sink, StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 from ...core import DspkitError
 from ..dataflow.checkpoint import Checkpoint
 from ..dataflow.state import KEPT, read_plan
-from ..errors import CheckpointError, SinkError
-from ..threads import ServiceThread
-from .sink import Sink
-from .staging import SinkMark, staged
+from ..errors import CheckpointError, ServiceThread, SinkError
+from .sink import Sink, SinkMark, staged
 
 if TYPE_CHECKING:
     import pyarrow as pa

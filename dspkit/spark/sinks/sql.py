@@ -18,8 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ...core import ArgumentError
 from ..errors import SchemaError, SinkError
-from .sink import Sink
-from .staging import StagedFile
+from .sink import Sink, StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

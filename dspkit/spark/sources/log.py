@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from ...core import DspkitError
 from ...core.files import write_atomically
 from ...core.typing import Array
-from ..dataflow.frames import Records
+from ..dataflow.exchange import Records
 from ..dataflow.state import synchronise
-from ..errors import SourceError
-from ..threads import ServiceThread
+from ..errors import ServiceThread, SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa

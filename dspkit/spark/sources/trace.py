@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import ArgumentError, WorkloadError
 from ...core.typing import Array
 from ...workload import Workload
-from ..dataflow.frames import Records
+from ..dataflow.exchange import Records
 from ..functions import as_schema
 
 if TYPE_CHECKING:
