@@ -31,7 +31,7 @@ from ...core import (
 )
 from ...core.html import html_table, templates
 from ...core.validation import number, whole
-from ..runtime import session
+from ..runtime import session, workers
 from .diagnosis import Diagnosis, Query, WhatIf, diagnose, limit_kind, what_if
 from .knobs import KNOBS, QueryKnobs
 from .model import BatchTime, fit_batch_time
@@ -340,7 +340,7 @@ class AttachedQuery(Observed, BackendBase):
         self._reader = ProgressReader(query)
         self._store = StatusStore(self._spark, query.runId) if self._spark is not None else None
         self._waiting, self._files = waiting, self._files_waiting()
-        self._slots = session.task_slots(self._spark) if self._spark is not None else 0
+        self._slots = workers.task_slots(self._spark) if self._spark is not None else 0
         self._settings = self._known_settings()
         self._plan: list[PlanStage] = []
         self._topology: Topology | None = None
@@ -354,6 +354,7 @@ class AttachedQuery(Observed, BackendBase):
         self._began = self._window_end = time.time()
         self._spent, self._next = {"progress": 0.0, "stages": 0.0}, {"progress": 0.0, "stages": 0.0}
         self._release_after: int | None = None
+        self._observed = False
         self._look(stages=True)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="dspkit-attached", daemon=True)
@@ -405,6 +406,8 @@ class AttachedQuery(Observed, BackendBase):
         self._must_be_open()
         if self._ended:
             return None
+        if not self._observed:  # the first window begins when it is asked for
+            self._observed, self._window_end = True, time.time()
         start, end = self._window_end, self._window_end + self._window_s
         while time.time() < end and not self._stop.wait(min(0.2, max(0.0, end - time.time()))):
             pass
@@ -465,7 +468,7 @@ class AttachedQuery(Observed, BackendBase):
             self._account("progress", began)
             if stages and self._store is not None and not self._ended:
                 began = time.perf_counter()
-                self._slots = session.task_slots(self._spark)
+                self._slots = workers.task_slots(self._spark)
                 self._read_stages()
                 self._account("stages", began)
             self._confirm()
@@ -826,7 +829,7 @@ class SteeredQuery(BackendBase):
         if low > high:
             raise AttachError(f"executors={executors}", expected="(fewest, most)", fix="as in (1, 6)")
         self._low, self._high = low, high
-        job._window_s = number(window_s, "window_s", 0, above=True)
+        job._window_s, job._observed = number(window_s, "window_s", 0, above=True), False
         able = {"parallelism": "executors", "settings": "limit"}
         self.knobs = frozenset(name for name, knob in able.items() if knob not in job.missing)
         if not self.knobs:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..runtime import jar, session
+from ..runtime import java, session
 from .diagnosis import limit_kind
 from .observation import AttachError
 
@@ -107,7 +107,7 @@ class QueryKnobs:
         return ""
 
     def _own_session(self) -> str:
-        if wrong := jar.unusable():
+        if wrong := java.unusable():
             return f"our rule cannot be loaded: {wrong}"
         if self.kind != "MicroBatchExecution":
             return f"it runs as {self.kind or 'nothing known'}"
@@ -263,7 +263,7 @@ class QueryKnobs:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         if gateway not in _RULES:
             urls = gateway.new_array(jvm.java.net.URL, 1)
-            urls[0] = jvm.java.io.File(str(jar.JAR)).toURI().toURL()
+            urls[0] = jvm.java.io.File(str(java.JAR)).toURI().toURL()
             # the parent is asked first: a Spark that was started with our jar has the class already
             _RULES[gateway] = jvm.java.net.URLClassLoader(urls, loader).loadClass("dspkit.Steer")
         types = gateway.new_array(jvm.java.lang.Class, 1)
