@@ -190,5 +190,6 @@ def _window(group: list[MicroBatch], start: float, names: Sequence[str], topolog
         readings[name] = reading
     weights = [sum(stage.received + stage.shuffled for stage in batch.stages[:1]) for batch in group]
     made.readings, made.parallelism = readings, dict(zip(names, group[0].sizes, strict=True))
+    made.commit_s = sum(max(0.0, b.lasted - b.phases.get("addBatch", b.lasted)) for b in group)
     made.latency = batch_latency([batch.lasted for batch in group], weights)
     return made

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core import ArgumentError
 from ...core.html import html_table, templates
-from .model import BatchTime, Estimate, fit_batch_time
+from .model import BatchTime, ValueInterval, fit_batch_time
 from .observation import MicroBatch, whole_batches
 
 STATES = ("idle", "keeps up", "behind", "unhealthy", "stuck", "ended", "unknown")
@@ -335,8 +335,8 @@ def _note(query: Query, batches: Batches, model: BatchTime, figures: Figures) ->
         yield Finding("recording", query.note)
 
 
-def _ms(interval: Estimate) -> str:
-    return str(Estimate(1e3 * interval.value, 1e3 * interval.low, 1e3 * interval.high))
+def _ms(interval: ValueInterval) -> str:
+    return str(ValueInterval(1e3 * interval.value, 1e3 * interval.low, 1e3 * interval.high))
 
 
 def slots_needed(model: BatchTime, rate: float, trigger_s: float, limit: float = math.inf) -> tuple[int | None, float]:
@@ -650,9 +650,9 @@ class WhatIf:
         Slots of the cluster.
     rows : float
         Records of a batch at the present rate.
-    seconds : Estimate
+    seconds : ValueInterval
         Duration of such a batch.
-    sustained : Estimate
+    sustained : ValueInterval
         Records/s that the query can do at most.
     offered : float
         Records/s that arrive.
@@ -665,14 +665,14 @@ class WhatIf:
 
     Examples
     --------
-    >>> WhatIf(4, 100.0, Estimate(1.0, 0.9, 1.1), Estimate(400.0, 350.0, 420.0), 100.0, ()).keeps_up
+    >>> WhatIf(4, 100.0, ValueInterval(1.0, 0.9, 1.1), ValueInterval(400.0, 350.0, 420.0), 100.0, ()).keeps_up
     True
     """
 
     slots: int
     rows: float
-    seconds: Estimate
-    sustained: Estimate
+    seconds: ValueInterval
+    sustained: ValueInterval
     offered: float
     lag: tuple[tuple[float, float], ...]
     cost_per_hour: float | None = None
@@ -748,7 +748,7 @@ def what_if(
     biggest = limit if math.isfinite(limit) else offered * max(interval, 1.0, 20 * fixed)
     each = np.maximum(model.drawn(biggest, k), interval)
     low, high = np.quantile(biggest / each, [0.05, 0.95])
-    sustained = Estimate(float(biggest / each[0]), float(low), float(high))
+    sustained = ValueInterval(float(biggest / each[0]), float(low), float(high))
     lag = figures.get("lag", 0.0)
     series, t, rows, lasts = [(0.0, lag)], 0.0, 0.0, interval
     waiting = max(lag, offered * max(interval, 0.1))

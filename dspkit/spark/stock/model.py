@@ -33,12 +33,12 @@ _SEED = 0
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ValueInterval:
     """A value with the central interval of its bootstrap.
 
     Examples
     --------
-    >>> str(Estimate(0.1, 0.08, 0.13))
+    >>> str(ValueInterval(0.1, 0.08, 0.13))
     '0.1 [0.08, 0.13]'
     """
 
@@ -56,7 +56,7 @@ class BatchTime:
 
     Parameters
     ----------
-    a, b, c : Estimate or None
+    a, b, c : ValueInterval or None
         Seconds per batch, per record (of one slot) and per task, with 95 % intervals; None where the batches cannot
         tell it.
     batches : int
@@ -87,9 +87,9 @@ class BatchTime:
     (0.1, 0.001, 1.1)
     """
 
-    a: Estimate | None
-    b: Estimate | None
-    c: Estimate | None
+    a: ValueInterval | None
+    b: ValueInterval | None
+    c: ValueInterval | None
     batches: int
     slots: int
     work: tuple[tuple[float, int], ...]
@@ -125,7 +125,9 @@ class BatchTime:
         made: np.ndarray[Any, Any] = self.draws[:, 0] + self.draws[:, 1] * x + self.draws[:, 2] * m
         return made.clip(1e-3)
 
-    def seconds(self, rows: float, slots: float, *, level: float = 0.9, tasks: Sequence[int] | None = None) -> Estimate:
+    def seconds(
+        self, rows: float, slots: float, *, level: float = 0.9, tasks: Sequence[int] | None = None
+    ) -> ValueInterval:
         """Return the duration of one batch, with an interval in which it lies with probability `level`.
 
         Parameters
@@ -144,7 +146,7 @@ class BatchTime:
         each = self.drawn(rows, slots, tasks)
         spread = (each[:, None] * self.residuals[None, :]).ravel()
         low, high = np.quantile(spread, [(1 - level) / 2, (1 + level) / 2])
-        return Estimate(float(each[0]), float(low), float(high))
+        return ValueInterval(float(each[0]), float(low), float(high))
 
 
 def slots_used(slots: float, shares: Sequence[float], tasks: Sequence[int]) -> float:
@@ -214,7 +216,7 @@ def fit_batch_time(batches: Sequence[MicroBatch], slots: int) -> BatchTime:
         draws = np.column_stack([draws, np.zeros(len(draws))])
     fitted = draws[0, 0] + draws[0, 1] * x + draws[0, 2] * m
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    a, b, c = (Estimate(float(draws[0, i]), float(low[i]), float(high[i])) for i in range(3))
+    a, b, c = (ValueInterval(float(draws[0, i]), float(low[i]), float(high[i])) for i in range(3))
     residuals = t / fitted.clip(1e-3)
     return BatchTime(a, b, c if used else None, len(chosen), slots, work, *medians, source, note, draws, residuals)
 
