@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core import Deployment, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
+from ..core import Deployment, FrozenMap, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
 from .errors import ServiceThread
 
 log = logging.getLogger("dspkit")
@@ -599,6 +599,7 @@ class ObservedWindow:
     gaps: tuple[tuple[float, float], ...]  # intervals in which no task ran, for a change or failure
     nodes: Mapping[str, float]
     commits: tuple[tuple[float, float], ...] = ()  # intervals in which no task ran, as an epoch was committed
+    delays: Mapping[tuple[str, str], float] = FrozenMap()  # between workers
 
     def overlap(self, intervals: Sequence[tuple[float, float]]) -> float:
         """Return the seconds of the window that are in any of these intervals."""
@@ -661,6 +662,7 @@ def snapshot(
         lag=sum(window.lag[name] for name in topology.sources),
         edge_rates={edge: count / w for edge, count in sent.items()},
         nodes=window.nodes,
+        delays=window.delays,
         downtime_s=down,
         commit_s=min(w - down, window.overlap(window.commits)),
         execution=window.execution,
