@@ -55,11 +55,11 @@ def snapshot(
     silent = {
         f.operator for f in plant.faults if isinstance(f, MetricsOutage) and f.at_s < t and f.until_s > t - window_s
     }
-    columns = (w.arrived, w.done, w.dropped, w.busy, w.blocked, w.cpu, w.waited_s, w.queue, layout.instances)
+    columns = (w.arrived, w.done, w.dropped, w.busy, w.blocked, w.cpu, w.waited_s, w.waiting, layout.instances)
     rows = dict(zip(topology.order, zip(*(c.tolist() for c in columns), strict=True), strict=True))
     sent = dict(zip(topology.edges, (w.sent / window_s).tolist(), strict=True))
     operators = {}
-    for name, (arrived, done, dropped, busy, blocked, cpu, waited, queue, k) in rows.items():
+    for name, (arrived, done, dropped, busy, blocked, cpu, waited, waiting, k) in rows.items():
         if children := topology.downstream(name):
             out = sum(sent[name, child] for child in children)
         else:
@@ -71,7 +71,7 @@ def snapshot(
                 output_rate=out,
                 true_rate=done / busy if busy > 0 and done > TRACE else None,
                 utilisation=min(1.0, busy / (window_s * k)),
-                backlog=max(0.0, queue),
+                backlog=max(0.0, waiting),
                 parallelism=k,
                 cpu=cpu / window_s,
                 blocked=min(1.0, blocked / (window_s * k)),

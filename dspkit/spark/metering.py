@@ -162,10 +162,11 @@ class Meter:
         now = self._clock.now()
         for ages, (i, stamps) in zip(self._ages, enumerate((read, event)), strict=True):
             seconds = np.maximum(now - stamps * 1e-6, SHORTEST_S)
-            found, counts = np.unique(np.rint(np.log(seconds / SHORTEST_S) / STEP).astype(int), return_counts=True)
+            counts = np.bincount(np.rint(np.log(seconds / SHORTEST_S) / STEP).astype(np.intp))
+            found = np.flatnonzero(counts)
             with self._lock:
                 self._age_sums[i] += float(seconds.sum())
-                for index, count in zip(found.tolist(), counts.tolist(), strict=True):
+                for index, count in zip(found.tolist(), counts[found].tolist(), strict=True):
                     ages[index] += count
 
     def fail(self, operator: str, error: str) -> None:
