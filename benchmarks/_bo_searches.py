@@ -75,7 +75,7 @@ def ours(
     **knobs: Any,
 ) -> Outcome:
     """Search by `dspkit.bo`, from the "bootstrap" set or the "base"; `whole`: that whole set runs first, as printed."""
-    search = Search(target_latency_s=job.target_latency_s, **knobs)
+    search = Search(target_latency_s=job.target_latency_s, **{"prior": "constant", **knobs})
     made = Optimizer(job.lattice, search, bootstrap=start == "bootstrap", seed=job.seed)
     least = len(job.lattice.bootstrap(6)) if whole else 0
     tell = lambda s: made.tell(s.k, s.score, latency_s=s.latency_s)  # noqa: E731
@@ -129,7 +129,7 @@ def drs(job: Job, rates: str, start: str = "one", confidence: float = 0.0) -> Ou
 
 def learned(job: Job, levels: int = 6) -> Model:
     """Return the model of a whole search at this rate: its bootstrap set and the further runs."""
-    made = Optimizer(job.lattice, Search(target_latency_s=job.target_latency_s), levels=levels, seed=job.seed)
+    made = Optimizer(job.lattice, Search.paper(target_latency_s=job.target_latency_s), levels=levels, seed=job.seed)
     for turn in range(levels + len(job.base) + 10):
         k = made.ask()
         if k is None:

@@ -197,14 +197,17 @@ def best_of(
 def _climb(
     X: Array, found: Array, worth: Callable[[Array], Array], lattice: Lattice, known: Array
 ) -> tuple[Array, Array]:
-    """Return the best points and those uphill of them, by steps of one or eight instances of one operator.
+    """Return the best points and those uphill of them, by steps of 1, 8, 64 and so on instances of one operator.
 
-    All climb together until none of them finds a better neighbour.
+    All climb together until none of them finds a better neighbour. The greatest step is at most half the widest side,
+    so that the number of rounds grows with the logarithm of the box.
     """
+    widest = max(8, int((lattice.high - lattice.low).max()) // 2)
+    steps = [8**i for i in range(64) if 8**i <= widest]
     order = np.argsort(-found, kind="stable")[:CLIMBERS]
     at, height = X[order], found[order]
     while True:
-        around = _fresh(np.concatenate([lattice.neighbours(at, step) for step in (1, 8)]), known, lattice)
+        around = _fresh(np.concatenate([lattice.neighbours(at, step) for step in steps]), known, lattice)
         if not len(around):
             return at, height
         around = around[np.unique(_codes(lattice, around), return_index=True)[1]]

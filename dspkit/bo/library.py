@@ -12,11 +12,10 @@ from typing import Any
 
 from ..core import ArgumentError, DspkitError, FileError, MetricError, files, untrusted
 from ..core.validation import is_number, number
-from .score import Sample
+from .score import MOST_SCORE, Sample
 from .space import MOST, Config, Lattice
 
 FORMAT, KIND = 1, "dspkit model library"
-MOST_SCORE = 1e6  # absolute bound of custom scores, beyond which rounding errors dominate
 
 
 @dataclass(frozen=True)

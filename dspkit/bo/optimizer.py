@@ -10,16 +10,17 @@ from typing import Any
 from ..core import ArgumentError, MetricError
 from ..core.validation import numbers, whole
 from .acquisition import Proposal
-from .score import Sample, score, stop_threshold
-from .search import Search, Surrogate
+from .score import MOST_SCORE, Sample, score, stop_threshold
+from .search import LatencySurrogate, Search, Surrogate
 from .space import Config, Lattice
 
 
 class Optimizer:
     """An ask-tell search: ask for a configuration, run it, report its latency or its score, and ask again.
 
-    The first proposals are the bootstrap set, the next ones those of the greatest expected improvement. A reported
-    configuration is not proposed again, except with `again=True`.
+    The first proposal is the base, the next ones are those of the greatest expected improvement. The paper's search
+    begins with its bootstrap set, as does one for scores of one's own (`tell(k, score)`), which may be of any size up
+    to a million. A reported configuration is not proposed again, except with `again=True`.
 
     Parameters
     ----------
@@ -29,8 +30,9 @@ class Optimizer:
         Target and method.
     levels : int
         Levels of the bootstrap set.
-    bootstrap : bool
-        Whether to begin with the bootstrap set rather than with the base alone.
+    bootstrap : bool, optional
+        Whether to begin with the bootstrap set rather than with the base alone; by default if the search learns the
+        score itself (`Search.paper()`, scores of one's own, scikit-optimize) rather than the latency.
     samples : iterable of Sample
         Earlier measurements.
     seed : int
@@ -38,13 +40,13 @@ class Optimizer:
 
     Examples
     --------
-    >>> o = Optimizer(Lattice(base=(2, 3), max_parallelism=9), Search(target_latency_s=0.1), levels=2)
+    >>> o = Optimizer(Lattice(base=(2, 3), max_parallelism=9), Search(target_latency_s=0.1))
     >>> latency = lambda k: 0.05 + 0.2 / k[0]
-    >>> while not o.reached():
+    >>> for _ in range(8):
     ...     k = o.ask()
     ...     sample = o.tell(k, latency_s=latency(k))
-    >>> len(o.samples), o.best.k
-    (3, (9, 3))
+    >>> o.best.k
+    (4, 3)
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Optimizer:
         search: Search | None = None,
         *,
         levels: int = 6,
-        bootstrap: bool = True,
+        bootstrap: bool | None = None,
         samples: Iterable[Sample] = (),
         seed: int = 0,
     ):
@@ -67,7 +69,8 @@ class Optimizer:
             if not isinstance(sample, Sample):
                 raise MetricError(f"{sample!r:.60}", expected="a Sample", fix="Sample(k, score, latency_s)")
             self.tell(sample.k, sample.score, latency_s=sample.latency_s)
-        self._first = list(lattice.bootstrap(levels)) if bootstrap else [lattice.base]
+        self._bootstrap, self._levels = bootstrap, levels
+        lattice.bootstrap(levels)  # raises an error for a wrong number of levels
         self.proposal: Proposal | None = None  # the last proposal; None during the bootstrap
 
     def ask(self, *, again: bool = False) -> Config | None:
@@ -80,15 +83,62 @@ class Optimizer:
 
         Examples
         --------
-        >>> Optimizer(Lattice(base=(2, 3), max_parallelism=9), levels=2).ask()
-        (3, 3)
+        >>> Optimizer(Lattice(base=(2, 3), max_parallelism=9)).ask()
+        (2, 3)
         """
-        known = {s.k for s in self.samples}
+        return self._next(self.samples, again)
+
+    def batch(self, q: int) -> tuple[Config, ...]:
+        """Return up to q configurations to run side by side, fewer only if fewer are left.
+
+        Each is proposed as if those before it had been measured as expected, so that they differ in what they teach.
+
+        Parameters
+        ----------
+        q : int
+            Number of configurations.
+
+        Examples
+        --------
+        >>> o = Optimizer(Lattice(base=(2, 3), max_parallelism=9), Search(target_latency_s=0.1))
+        >>> len(set(o.batch(4)))
+        4
+        """
+        samples, asked = list(self.samples), []
+        for _ in range(whole(q, "q", low=1)):
+            k = self._next(samples, False) if samples or not asked else self._untried(asked)
+            if k is None:
+                break
+            asked.append(k)
+            if samples:
+                samples.append(self._believed(samples, k))
+        return tuple(asked)
+
+    def _untried(self, asked: list[Config]) -> Config | None:
+        """Return the next configuration of the bootstrap set, before anything is known."""
+        return next((k for k in self.lattice.bootstrap(self._levels) if k not in asked), None)
+
+    def _believed(self, samples: list[Sample], k: Config) -> Sample:
+        """Return what the surrogate expects of a run."""
+        surrogate = self.search.surrogate(self.lattice, samples)
+        if isinstance(surrogate, LatencySurrogate):
+            late = self.search.target_latency_s * math.exp(float(surrogate.log_latency([k])[0][0]))
+            return Sample(k, _score(k, self.lattice, late, self.search), late)
+        return Sample(k, float(surrogate.mean([k])[0]))
+
+    def _next(self, samples: list[Sample], again: bool) -> Config | None:
+        known = {s.k for s in samples}
         self.proposal = None
-        if first := [k for k in self._first if k not in known]:
+        learns_score = "constant" in (self.search.prior, self.search.prior_for(self.lattice, ())) or (
+            bool(samples) and self.search.prior_for(self.lattice, samples) == "constant"
+        )
+        whole_set = learns_score if self._bootstrap is None else self._bootstrap
+        if first := [k for k in (self.lattice.bootstrap(self._levels) if whole_set else ()) if k not in known]:
             return first[0]
-        seed = (self.seed, len(self.samples))
-        self.proposal = self.search.propose(self.lattice, self.samples, tried=() if again else None, seed=seed)
+        if not samples:
+            return self.lattice.base
+        seed = (self.seed, len(samples))
+        self.proposal = self.search.propose(self.lattice, samples, tried=() if again else None, seed=seed)
         return self.proposal.k if self.proposal else None
 
     def tell(self, k: Iterable[int], score: float | None = None, *, latency_s: float | None = None) -> Sample:
@@ -116,7 +166,7 @@ class Optimizer:
                     f"{config} without a result", expected="latency_s, or a score", fix="pass one of them"
                 )
             score = _score(config, self.lattice, late, self.search)
-        self.samples.append(Sample(config, _one(score, "score"), late))
+        self.samples.append(Sample(config, _one(score, "score", -MOST_SCORE, MOST_SCORE), late))
         return self.samples[-1]
 
     @property
@@ -147,7 +197,7 @@ class Optimizer:
         return met and self.best.score >= stop_threshold(self.search.alpha, over) - 1e-12
 
     @property
-    def surrogate(self) -> Surrogate:
+    def surrogate(self) -> Surrogate | LatencySurrogate:
         """The posterior of all samples."""
         return self.search.surrogate(self.lattice, self.samples)
 
@@ -170,10 +220,12 @@ def _config(k: Any, lattice: Lattice) -> Config:
     return config
 
 
-def _one(value: Any, what: str, low: float = -math.inf, *, infinite: bool = False) -> float:
+def _one(value: Any, what: str, low: float = -math.inf, high: float = math.inf, *, infinite: bool = False) -> float:
     found = numbers(value, what, low=low, infinite=infinite)
     if found.ndim:
         raise MetricError(f"{what} {value!r:.60}", expected="one number", fix="report each run separately")
+    if found > high:
+        raise MetricError(f"{what} {value!r:.60}", expected=f"at most {high:g}", fix="report it in another unit")
     return float(found)
 
 

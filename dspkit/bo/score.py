@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from ..core import ArgumentError, MetricError
 from ..core.validation import share
 
+MOST_SCORE = 1e6  # absolute bound of custom scores, beyond which rounding errors dominate
+
 
 class Sample(NamedTuple):
     """A measured configuration.

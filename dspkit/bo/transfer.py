@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from .acquisition import Proposal
 from .gp import fit
 from .library import Library, Model
 from .score import Sample
-from .search import Search, Surrogate
+from .search import SCORE_PRIORS, Search, Surrogate
 from .space import Lattice
 
 MODELS, ALIGNS, INCUMBENTS = ("nearest", "weighted"), ("absolute", "relative"), ("measured", "predicted")
@@ -65,6 +65,7 @@ def blend(
     Weights are $e^{-2|\ln r_j/r|}$ (a model at $\sqrt e$ times the rate counts $1/e$), times the marginal likelihood
     of the new samples under model j and its residual process.
     """
+    search = _of_scores(search)
     choice(models, "models", MODELS)
     choice(align, "align", ALIGNS)
     number(rate, "rate", low=0.0)
@@ -95,6 +96,7 @@ def blend(
 
 def predicted(old: Blend, samples: Sequence[Sample], search: Search, levels: int) -> tuple[Sample, ...]:
     """Return the samples, plus predictions for the part of the bootstrap set that was not measured."""
+    search = _of_scores(search)
     lattice, known = old.lattice, {s.k for s in samples}
     fresh = [k for k in lattice.bootstrap(levels) if k not in known]
     if not fresh:
@@ -119,10 +121,16 @@ def recommend(
 ) -> Proposal | None:
     """Return the configuration to run next at the new rate, of those not measured there: one step of Algorithm 2."""
     choice(incumbent, "incumbent", INCUMBENTS)
+    search = _of_scores(search)
     everything = predicted(old, samples, search, levels)
     known = samples if incumbent == "measured" and samples else everything
     best = max(s.score for s in known)
     return search.propose(old.lattice, everything, tried={s.k for s in samples}, best=best, seed=seed)
+
+
+def _of_scores(search: Search) -> Search:
+    """Return the search with a process of the score, as predictions of old models are scores without latencies."""
+    return search if search.prior in SCORE_PRIORS else replace(search, prior="constant")
 
 
 def _aligned(configs: Any, model: Model, lattice: Lattice, align: str) -> Array:

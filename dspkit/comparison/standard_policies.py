@@ -3,7 +3,9 @@
 Some need prior knowledge that an expert would provide: ELYSIUM a profile of the application, its proactive mode the
 loads of earlier days, AuTraScale's transfer a library of models. They obtain it from warm-up runs of the same job: half
 an hour under a load that sweeps all levels, other seeds of the same shape, runs at two constant rates. None of them
-sees the run that is scored.
+sees the run that is scored: a load that is the same with every seed has no earlier days, and the proactive mode then
+begins without any. Only the static policies are yardsticks with hindsight, as they have the instances for a multiple of
+the run's own peak.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from .. import policies as known
 from ..apps import App
 from ..core import Decision, Knobs, NotFoundError, Policy, Snapshot, Topology, control_loop, knob, run
+from ..core.typing import Array
 from ..policies.static import Static
 from ..profiling import Profile, learn
 from ..simulator.simulator import by_source, offered
@@ -29,6 +32,7 @@ from .runs import Loads
 from .standard_loads import EARLIER, peak_rate
 
 MINUTE, REPLAYS = 60.0, 4
+ALIKE = 0.02  # mean difference, as a share of the mean load, below which two loads count as the same
 
 
 def standard_policies(only: Iterable[str] | None = None) -> dict[str, Callable[[Case], Made] | Policy]:
@@ -151,15 +155,29 @@ def profiled(app: App) -> Profile:
 
 
 def earlier(case: Case) -> dict[str, tuple[float, ...]]:
-    """Return the mean load per minute of each source, from earlier replays with other seeds."""
+    """Return the mean load per minute of each source, from earlier replays with other seeds.
+
+    A replay that shows a source's load in the run, apart from its level, is left out: a recorded load passed as it is,
+    a function that heeds no seed, a shape without chance. A source whose replays all do has no past.
+    """
     minutes: dict[str, list[float]] = {s: [] for s in case.app.topology.sources}
     t = np.arange(0.0, max(MINUTE, case.rules.duration_s // MINUTE * MINUTE), 5.0) + 2.5
+    scored = {s: load.rates(t) for s, load in by_source(case.app.topology, case.workload).items()}
     for replay in range(REPLAYS):
         load = case.workload if case.load is None else case.load
         other = seeded(load, case.app, EARLIER + REPLAYS * case.seed + replay)
         for source, load in by_source(case.app.topology, other).items():
-            minutes[source] += load.rates(t).reshape(-1, 12).mean(axis=1).tolist()
-    return {s: tuple(rates) for s, rates in minutes.items()}
+            rates = load.rates(t)
+            if not _shows(rates, scored[source]):
+                minutes[source] += rates.reshape(-1, 12).mean(axis=1).tolist()
+    return {s: tuple(rates) for s, rates in minutes.items() if rates}
+
+
+def _shows(replay: Array, scored: Array) -> bool:
+    """Return whether a replay tells when the scored load rises and falls: each is a multiple of the other, nearly."""
+    if not replay.any() or not scored.any():
+        return bool(replay.any() == scored.any())
+    return bool(np.abs(replay / replay.mean() - scored / scored.mean()).mean() < ALIKE)
 
 
 @dataclass(frozen=True)

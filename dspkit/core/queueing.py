@@ -1,4 +1,4 @@
-"""Queueing theory: Erlang C, and the sojourn time in M/M/c stations.
+"""Queueing theory: Erlang C, the sojourn time in M/M/c stations, and a server with few callers.
 
 | paper | here |
 |---|---|
@@ -6,10 +6,12 @@
 | $c$ | servers |
 | $a = \\lambda/\\mu$ | offered load |
 | $C$ | probability that an arrival waits |
+| $n, Z, D$ | callers of one server, time of a caller between two calls, time of a call |
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from .typing import Array
@@ -36,6 +38,36 @@ def erlang_c(servers: int, load: float) -> float:
     for n in range(1, servers + 1):
         blocked = load * blocked / (n + load * blocked)
     return blocked / (1 - load / servers * (1 - blocked))
+
+
+def finite_source_rate(callers: int, own_s: float, call_s: float) -> float:
+    """Return the calls/s that one server answers if each caller calls again an exponential time after its answer.
+
+    The exact throughput of M/D/1 with a finite source:
+    $\\frac1D\\big(1-\\big[1+n\\frac DZ\\sum_{r<n}\\binom{n-1}r\\prod_{i\\le r}(e^{iD/Z}-1)\\big]^{-1}\\big)$
+    [takacs1962queues].
+
+    Parameters
+    ----------
+    callers : int
+        Number of callers, n.
+    own_s : float
+        Mean time of a caller between an answer and its next call, Z.
+    call_s : float
+        Time of a call, D, always the same.
+
+    Examples
+    --------
+    >>> [round(finite_source_rate(n, 0.02, 1 / 80), 2) for n in (1, 2, 3, 100)]
+    [30.77, 56.01, 72.15, 80.0]
+    """
+    total, term, x = 0.0, 1.0, call_s / max(own_s, 1e-300)
+    for r in range(callers):
+        total += term
+        if (r + 1) * x > 500.0 or total > 1e15:
+            return 1.0 / call_s  # never idle, to the last bit
+        term *= (callers - 1 - r) / (r + 1) * math.expm1((r + 1) * x)
+    return (1.0 - 1.0 / (1.0 + callers * x * total)) / call_s
 
 
 def sojourn(servers: int, arrivals: float, service_s: float) -> tuple[float, float]:

@@ -4,6 +4,8 @@ One poll returns the values of Flink's own gauges: records per second (mean of a
 milliseconds per second (of the last seconds), summed over the subtasks. Between two polls the counters are differenced
 instead, where Flink has them (`numRecordsIn`, `accumulateBusyTimeMs`; 1.17 and later).
 
+A legacy source (`SourceFunction`) reports no busy time; its rate is known, its own metrics are not.
+
 Recorded answers are a folder whose files are named by their addresses, such as `jobs/<id>.json` and
 `jobs/<id>/vertices/<vertex>/subtasks/metrics.json`; several polls are several such folders.
 """
@@ -232,20 +234,30 @@ class FlinkRest:
                     self.problems.count(str(reason), f"{where}: {called[v]!r:.80}")
                     told.add(called[v])
             made = _window(before.t, poll, readings, called)
-            made.absence_counted = told
+            made.absence_counted |= told
             yield made
 
 
 def _window(
     start: float, poll: Poll, readings: Mapping[str, Mapping[str, float]], called: Mapping[str, str]
 ) -> windows.Window:
-    return windows.Window(
+    """Return the window; a source without busy time, as legacy sources are, is known by its rate alone."""
+    fed = {v for _, v in poll.edges}
+    rates = {
+        called[v]: reading["output_rate"] + reading.get("growth", 0.0)
+        for v, reading in readings.items()
+        if v not in fed and "busy" not in reading and "output_rate" in reading
+    }
+    made = windows.Window(
         start,
         poll.t,
         f"poll at {poll.t:.3f}",
-        {called[v]: reading for v, reading in readings.items()},
+        {called[v]: reading for v, reading in readings.items() if called[v] not in rates},
         {called[v]: k for v, k in poll.parallelism.items()},
+        source_rates=rates,
     )
+    made.absence_counted = set(rates)
+    return made
 
 
 def _gauges(sums: Mapping[str, float]) -> dict[str, float]:

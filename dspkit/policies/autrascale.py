@@ -42,7 +42,7 @@ from typing import Any, ClassVar, NamedTuple
 from ..bo import Lattice, Library, Model, Sample, Search, resource_score, score, stop_threshold
 from ..bo.acquisition import LEAST
 from ..bo.gp import FITTERS, NOISE
-from ..bo.search import PRIORS, trim
+from ..bo.search import SCORE_PRIORS, trim
 from ..bo.space import Config
 from ..bo.transfer import ALIGNS, INCUMBENTS, MODELS, blend
 from ..bo.transfer import recommend as transferred
@@ -445,7 +445,7 @@ class AuTraScale(PolicyKnobs):
     transfer: str = knob("nearest", "old models used at a new rate", choices=(*MODELS, "off"))
     align: str = knob("absolute", "old models are evaluated at k, or at k relative to the base", choices=ALIGNS)
     incumbent: str = knob("measured", "best score to improve on in a transfer", choices=INCUMBENTS)
-    prior: str = knob("constant", "prior mean of scores; the paper's is constant", choices=PRIORS)
+    prior: str = knob("constant", "prior mean of scores; the paper's is constant", choices=SCORE_PRIORS)
     confidence: float = knob(0.0, "confidence that the latency is met; 0: the mean decides", low=0.0, high=0.999)
     bootstrap: str = knob("paper", "first runs: the paper's set, or the base alone", choices=("paper", "base"))
     eager: bool = knob(False, "stop at the first run that meets all goals, bootstrap included", choices=(False, True))

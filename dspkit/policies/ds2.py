@@ -8,8 +8,10 @@
 | $\\pi_i$ | the parallelism of operator i |
 
 Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
-if the edges carry the same records, wrong otherwise). Not taken at all: rounding up upstream operators before the
-demand of downstream ones is computed (AuTraScale's Eq. 3, which multiplies the excess).
+if the edges carry the same records, wrong otherwise); of the authors' program, that a change counts only if some
+operator grows, or shrinks by two or more (`minor_changes=False`). Not taken at all: rounding up upstream operators
+before the demand of downstream ones is computed (AuTraScale's Eq. 3, which multiplies the excess), and the program's
+factor by which all recommendations are multiplied.
 """
 
 from __future__ import annotations
@@ -60,6 +62,11 @@ class DS2(PolicyKnobs):
     )
     edges: str = knob("each", "output rate of each edge, or the same for all as in the paper", choices=("each", "same"))
     scale_sources: bool = knob(True, "scale sources as well; the paper leaves them alone", choices=(True, False))
+    minor_changes: bool = knob(
+        True,
+        "also change if no operator grows, and none shrinks by two or more; the authors' manager does not",
+        choices=(True, False),
+    )
     boost_above: float = knob(
         math.inf,
         "after convergence, ratio of offered to processed source rate above which all are multiplied by it",
@@ -109,6 +116,8 @@ class DS2(PolicyKnobs):
             together = {n: k * ratio if self._scales(state.topology, n) else k for n, k in together.items()}
             why["boost"] = ratio
         target = now.scaled(state.topology.clip(together))
+        if not self.minor_changes and all(0 <= now.parallelism[n] - k < 2 for n, k in target.parallelism.items()):
+            target, why["minor change"] = now, True
         return state._replace(recommendations=(), ratios=()), Decision(target, why)
 
     def _scales(self, topology: Topology, name: str) -> bool:
@@ -153,11 +162,11 @@ def _selectivity(topology: Topology, snapshot: Snapshot, edge: Edge, edges: str)
 
 
 def _ratio(topology: Topology, snapshot: Snapshot) -> float:
-    """Return offered over processed source rate; 1, which has no effect, if it is unknown."""
-    offered = taken = 0.0
+    """Return the greatest ratio of offered to processed rate of a source; 1, which has no effect, if unknown."""
+    ratios = []
     for source in topology.sources:
         metrics, rate = snapshot.operators.get(source), snapshot.source_rates.get(source)
         if metrics is None or rate is None:
             return 1.0
-        offered, taken = offered + rate, taken + metrics.processing_rate
-    return offered / taken if taken > 0 else 1.0
+        ratios.append(rate / metrics.processing_rate if metrics.processing_rate > 0 else 1.0)
+    return max(ratios, default=1.0)

@@ -1,4 +1,4 @@
-r"""The autoscaler of Flink's Kubernetes operator, from its documentation and its options' defaults [flink_operator].
+r"""The autoscaler of Flink's Kubernetes operator 1.16, from documentation and defaults [flink_operator].
 
 It is DS2 with spare capacity: for the lag and the restart. Nothing changes within a band, scale-downs are delayed, and
 ineffective scale-ups are reported.
@@ -41,6 +41,7 @@ from ..core import (
     Topology,
     knob,
 )
+from ..core.validation import is_number
 from ._measurements import fullest
 
 _FULL = 0.9  # busy share from which on an operator stops those upstream
@@ -149,7 +150,8 @@ def _source(windows: Sequence[Snapshot], name: str, catch_up_s: float) -> tuple[
     return rate, lag / catch_up_s if catch_up_s > 0 else 0.0
 
 
-ALIGNS = ("evenly spread", "maximise utilisation", "off")
+# Of release 1.16, and of the deprecated option before it, whose modes block a change that cannot be aligned.
+ALIGNS = ("balanced", "evenly spread", "off", "evenly spread or none", "maximise utilisation or none")
 
 
 def capacity(
@@ -172,20 +174,23 @@ def capacity(
 
 
 def aligned(new: int, now: int, groups: int, *, lowest: int, highest: int, mode: str = ALIGNS[0]) -> int:
-    """Return `new` moved, on its side of `now`, to where all instances own equally many key groups.
+    """Return `new` moved, on its side of `now`, to where the instances share the key groups better.
 
-    It is increased to the next divisor of `groups` ("maximise utilisation": or to the next number at which an instance
-    owns fewer of them); if there is none, it is decreased to the fewest instances with the same share.
+    It is increased to the next divisor of `groups`, or if "balanced" to the next number at which an instance owns fewer
+    of them; if there is none, it stays. The deprecated modes "... or none" decrease it then to the fewest instances
+    with the same share, or to `now`, which blocks the change.
 
-    >>> aligned(5, 2, 24, lowest=1, highest=24), aligned(13, 4, 24, lowest=1, highest=20)
-    (6, 12)
+    >>> aligned(25, 22, 35, lowest=20, highest=30), aligned(13, 4, 24, lowest=1, highest=24, mode="evenly spread")
+    (25, 24)
     """
     if new == now or mode == "off":
         return new
     top = min(groups, highest)
     for p in range(new, (top if new > now else min(now, top)) + 1):
-        if groups % p == 0 or (mode == ALIGNS[1] and groups // p < groups // new):
+        if groups % p == 0 or (mode in ("balanced", ALIGNS[4]) and groups // p < groups // new):
             return p
+    if not mode.endswith("or none"):
+        return new
     p = new
     while p > 1 and groups // p <= groups // new:
         p -= 1
@@ -327,10 +332,10 @@ class FlinkAutoscaler(PolicyKnobs):
         source="scaling.effectiveness.threshold",
     )
     align: str = knob(
-        "evenly spread",
+        "balanced",
         "alignment of stateful operators with their key groups",
         choices=ALIGNS,
-        source="scaling.key-group.partitions.adjust.mode",
+        source="scaling.parallelism-alignment.mode; before 1.16 scaling.key-group.partitions.adjust.mode",
     )
     whole_rates: bool = knob(True, "round capacities to whole records/s", choices=(True, False))
 
@@ -338,8 +343,8 @@ class FlinkAutoscaler(PolicyKnobs):
         super().__post_init__()
         for name in ("scale_out_above", "scale_in_below"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and 0 <= value <= 1):
-                raise ArgumentError(f"{name}={value!r}", expected="a share 0..1, or None", fix="as in 0.9")
+            if value is not None and not (is_number(value) and value >= 0):
+                raise ArgumentError(f"{name}={value!r}", expected="a share, or None", fix="as in 0.9; 1 counts as most")
         low, high = self.band
         if not low <= self.target_utilisation <= high:
             raise KnobError(
@@ -463,7 +468,7 @@ class FlinkAutoscaler(PolicyKnobs):
                     why.setdefault("ineffective", {})[name] = said
                     if self.block_ineffective:
                         return state, None
-            return state, (new, outside, vertex.true_rate * factor)
+            return state, (new, outside, vertex.true_rate / vertex.k * new)
         if self.scale_in_delay_s > 0:
             state, due = self._put_off(state, name, t, new, outside)
             if due is None:
@@ -473,7 +478,7 @@ class FlinkAutoscaler(PolicyKnobs):
                 )
                 return state, None
             new, outside = due
-        return state, (new, outside, vertex.true_rate * factor)
+        return state, (new, outside, vertex.true_rate / vertex.k * new)
 
     def _parallelism(self, topology: Topology, name: str, now: int, factor: float) -> int:
         lowest, highest = (

@@ -76,25 +76,10 @@ def desired(
 
 
 @dataclass(frozen=True)
-class HPA(PolicyKnobs):
-    r"""Scale each operator by itself to $p' = \lceil p \cdot cpu / target \rceil$, slower down than up.
+class HorizontalScaler(PolicyKnobs):
+    """The behaviour that all metrics of the autoscaler share: looks, stabilisation, growth per period."""
 
-    A ratio within `tolerance` of 1 changes nothing. The greatest recommendation of the last `scale_in_stabilisation_s`
-    limits a scale-in; a scale-out is limited by the greater of `up_pods` and `up_percent` in `up_period_s`.
-    """
-
-    name: ClassVar[str] = "hpa"
-    needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
-    reference: ClassVar[str] = "k8s2024hpa"
-    paper_run_s: ClassVar[float] = 600.0
-    target_utilisation: float = knob(
-        0.7,
-        "CPU of an instance to aim at, share of a core",
-        low=0.05,
-        high=1.0,
-        source="averageUtilization, without a default",
-    )
-    tolerance: float = knob(0.1, "ratio to 1 within which nothing changes", low=0.0, high=1.0, source="0.1")
+    metric: ClassVar[str] = "metric"
     decision_interval_s: float = knob(
         15.0, "time between decisions", low=1.0, high=600.0, unit="s", pace="duration", source="sync period, 15 s"
     )
@@ -127,10 +112,6 @@ class HPA(PolicyKnobs):
         pace="duration",
         source="periodSeconds, 15 s",
     )
-    ready_s: float = knob(
-        30.0, "time until a new instance is ready", low=0.0, high=600.0, unit="s", pace="duration", source="30 s"
-    )
-    signal: str = signal_knob()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,30 +134,34 @@ class HPA(PolicyKnobs):
         wanted, use, wished = {}, {}, {}
         for name in state.topology.order:
             metrics, k = snapshot.operators.get(name), now.parallelism[name]
-            share = mean_use(metrics, self.signal)
-            if metrics is None or share is None:
+            found = None if metrics is None else self._recommend(state.topology, name, k, metrics, past[name], t)
+            if found is None:
                 continue
-            use[name] = round(share, 4)
-            wish = self._desired(k, share * metrics.parallelism, metrics, past[name], t)
+            use[name], wish = found
             past[name] = self._with(past[name], wish, t)
             wished[name] = wish
             wanted[name] = self._limited(past[name], k, wish, t)
         target = now.scaled(state.topology.clip(wanted))
-        why: dict[str, Any] = {"use of a core": use, "recommended": wished}
+        why: dict[str, Any] = {self.metric: use, "recommended": wished}
         if silent := [n for n in state.topology.order if n not in use]:
             why["no data"] = silent
         return HPAState(state.topology, tick, FrozenMap(past)), Decision(target, why)
 
-    def _desired(self, k: int, cores: float, metrics: OperatorMetrics, past: Past, t: float) -> int:
-        missing = max(0, k - metrics.parallelism)
-        fresh = sum(by for at, by in past.changes if by > 0 and t - at < self.ready_s - _SAME)
-        unready = min(fresh, max(0, metrics.parallelism - 1))
-        return desired(k, cores, self.target_utilisation, self.tolerance, missing=missing, unready=unready)
+    @property
+    def _memory_s(self) -> float:
+        """Time for which changes are remembered besides the period of growth."""
+        return 0.0
+
+    def _recommend(
+        self, topology: Topology, name: str, k: int, metrics: OperatorMetrics, past: Past, t: float
+    ) -> tuple[float, int] | None:
+        """Return the metric of one operator, and the number of instances for it; None if it was not measured."""
+        raise NotImplementedError
 
     def _seen(self, past: Past | None, k: int, snapshot: Snapshot) -> Past:
         if past is None:
             return Past(k)
-        t, longest = snapshot.t, max(self.up_period_s, self.ready_s)
+        t, longest = snapshot.t, max(self.up_period_s, self._memory_s)
         began = t - snapshot.window_s  # a change that appears now was made then
         known = past.changes if k == past.running else (*past.changes, (began, k - past.running))
         return Past(k, past.recommendations, tuple(c for c in known if t - c[0] < longest))
@@ -198,3 +183,48 @@ class HPA(PolicyKnobs):
         start = k - sum(by for at, by in past.changes if by > 0 and t - at < self.up_period_s - _SAME)
         most = max(start + self.up_pods, math.ceil(start * (1 + self.up_percent / 100) - _SAME))
         return min(stable, max(k, most))
+
+
+@dataclass(frozen=True)
+class HPA(HorizontalScaler):
+    r"""Scale each operator by itself to $p' = \lceil p \cdot cpu / target \rceil$, slower down than up.
+
+    A ratio within `tolerance` of 1 changes nothing. The greatest recommendation of the last `scale_in_stabilisation_s`
+    limits a scale-in; a scale-out is limited by the greater of `up_pods` and `up_percent` in `up_period_s`.
+    """
+
+    name: ClassVar[str] = "hpa"
+    needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
+    reference: ClassVar[str] = "k8s2024hpa"
+    metric: ClassVar[str] = "use of a core"
+    paper_run_s: ClassVar[float] = 600.0
+    target_utilisation: float = knob(
+        0.7,
+        "CPU of an instance to aim at, share of a core",
+        low=0.05,
+        high=1.0,
+        source="averageUtilization, without a default",
+    )
+    tolerance: float = knob(0.1, "ratio to 1 within which nothing changes", low=0.0, high=1.0, source="0.1")
+    ready_s: float = knob(
+        30.0, "time until a new instance is ready", low=0.0, high=600.0, unit="s", pace="duration", source="30 s"
+    )
+    signal: str = signal_knob()
+
+    @property
+    def _memory_s(self) -> float:
+        return self.ready_s
+
+    def _recommend(
+        self, topology: Topology, name: str, k: int, metrics: OperatorMetrics, past: Past, t: float
+    ) -> tuple[float, int] | None:
+        share = mean_use(metrics, self.signal)
+        if share is None:
+            return None
+        return round(share, 4), self._desired(k, share * metrics.parallelism, metrics, past, t)
+
+    def _desired(self, k: int, cores: float, metrics: OperatorMetrics, past: Past, t: float) -> int:
+        missing = max(0, k - metrics.parallelism)
+        fresh = sum(by for at, by in past.changes if by > 0 and t - at < self.ready_s - _SAME)
+        unready = min(fresh, max(0, metrics.parallelism - 1))
+        return desired(k, cores, self.target_utilisation, self.tolerance, missing=missing, unready=unready)

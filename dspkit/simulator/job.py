@@ -35,7 +35,8 @@ class WindowSums:
     cores: Array  # [j] core-seconds in use
     ended: float  # source records that were processed to their end, each counted once
     stopped: float  # seconds in which some operator was paused
-    queue: Array  # [i] records waiting or in service at the end
+    queue: Array  # [i] records at the operator at the end: waiting, in service, and in transit to it
+    waiting: Array  # [i] those of them that wait: the backlog
     latency: Latency | None  # from leaving the source's log to the sink; None if no record reached a sink
     event_latency: Latency | None  # the same, and the wait in the log
 

@@ -55,11 +55,11 @@ def snapshot(
     silent = {
         f.operator for f in plant.faults if isinstance(f, MetricsOutage) and f.at_s < t and f.until_s > t - window_s
     }
-    columns = (w.arrived, w.done, w.dropped, w.busy, w.blocked, w.cpu, w.waited_s, w.queue, layout.instances)
+    columns = (w.arrived, w.done, w.dropped, w.busy, w.blocked, w.cpu, w.waited_s, w.waiting, layout.instances)
     rows = dict(zip(topology.order, zip(*(c.tolist() for c in columns), strict=True), strict=True))
     sent = dict(zip(topology.edges, (w.sent / window_s).tolist(), strict=True))
     operators = {}
-    for name, (arrived, done, dropped, busy, blocked, cpu, waited, queue, k) in rows.items():
+    for name, (arrived, done, dropped, busy, blocked, cpu, waited, waiting, k) in rows.items():
         if children := topology.downstream(name):
             out = sum(sent[name, child] for child in children)
         else:
@@ -71,7 +71,7 @@ def snapshot(
                 output_rate=out,
                 true_rate=done / busy if busy > 0 and done > TRACE else None,
                 utilisation=min(1.0, busy / (window_s * k)),
-                backlog=max(0.0, queue),
+                backlog=max(0.0, waiting),
                 parallelism=k,
                 cpu=cpu / window_s,
                 blocked=min(1.0, blocked / (window_s * k)),
@@ -96,11 +96,15 @@ def snapshot(
 
 
 def node_shares(cores: Array, plant: Plant, layout: Layout, workers: int | None) -> dict[str, float]:
-    """Return the used share of the cores per node, engine overhead included, for nodes that the job may use or uses."""
+    """Return the used share of the cores per node, engine overhead included, for nodes that the job may use or uses.
+
+    A node that is down, and did not work in this window, reports nothing.
+    """
     usable, shares = workers or len(cores), {}
     for j, (name, node) in enumerate(plant.nodes.items()):
-        if j < usable or layout.node_instances[j].any():
-            engine = node.overhead_cores if layout.cores[j] else 0.0
+        up = bool(layout.cores[j])
+        if (up or cores[j] > 0) and (j < usable or layout.node_instances[j].any()):
+            engine = node.overhead_cores if up else 0.0
             shares[name] = min(1.0, (float(cores[j]) * (1 + node.overhead_share) + engine) / node.cores)
     return shares
 

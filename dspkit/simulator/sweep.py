@@ -254,7 +254,7 @@ def _stretch(job: Job, rates: Array, dt: Array, starts: Array, noise: Array) -> 
             done.arrived[sources].sum(),
             done.ended,
             done.dropped[sources].sum(),
-            done.queue[sources].sum(),
+            done.waiting[sources].sum(),
             done.stopped,
             done.cores.sum(),
         )

@@ -68,7 +68,7 @@ class SharedFluid(Fluid):
             WindowSums(
                 whole.arrived[i], whole.done[i], whole.dropped[i], whole.busy[i], whole.blocked[i], whole.cpu[i],
                 whole.waited_s[i], whole.sent[np.isin(self.graph.start, i)], whole.cores, ended,
-                stopped, whole.queue[i], *latency,
+                stopped, whole.queue[i], whole.waiting[i], *latency,
             )
             for (i, _), (ended, latency), stopped in zip(self._parts, own, paused_s, strict=True)
         ]  # fmt: skip

@@ -156,3 +156,24 @@ def test_one_output_rate_for_all_edges_is_the_mean_of_them():
         for edges, expected in (("each", each), ("same", same)):
             _, decision = DS2(edges=edges).step(DS2().init(topology), snapshot)
             assert (decision.deployment.parallelism["a"], decision.deployment.parallelism["b"]) == expected
+
+
+def test_boost_is_that_of_the_source_that_is_farthest_behind():
+    """As the authors' program: sources at 100 of 200 and 1,000 of 1,000; sums would say 1.09, the maximum is 2."""
+    topology = Topology(("s1", "s2", "w"), (("s1", "w"), ("s2", "w")))
+    s1, s2 = OperatorMetrics(100, 100, 100, 1000, 0.1, 0, 1), OperatorMetrics(1000, 1000, 1000, 4000, 0.25, 0, 1)
+    w = OperatorMetrics(1100, 1100, 1100, 400, 0.9, 0, 3)
+    both = Snapshot(
+        t=10, window_s=10, deployment=Deployment({"s1": 1, "s2": 1, "w": 3}), operators={"s1": s1, "s2": s2, "w": w},
+        source_rates={"s1": 200.0, "s2": 1000.0}, throughput=1100, latency=None, event_latency=None, lag=0,
+        edge_rates={("s1", "w"): 100.0, ("s2", "w"): 1000.0},
+    )  # fmt: skip
+    policy = DS2(boost_above=1.5, scale_sources=False)
+    assert policy.step(policy.init(topology), both)[1].deployment.parallelism["w"] == 6
+
+
+def test_minor_changes_may_be_left_out():
+    """The authors' manager: a change counts if some operator grows, or shrinks by two or more."""
+    for k, wanted in ((3, 3), (4, 2), (1, 2)):  # two are needed: 3 to 2 is minor
+        assert _play(DS2(minor_changes=False), [_snapshot(0, 50, k)]) == [wanted]
+    assert _play(DS2(), [_snapshot(0, 50, 3)]) == [2]

@@ -201,16 +201,47 @@ ALIGNED = [  # new, now, groups, highest, evenly, maximising
 
 @pytest.mark.parametrize(("new", "now", "groups", "highest", "evenly", "most"), ALIGNED)
 def test_alignment_by_hand(new, now, groups, highest, evenly, most):
-    assert rules.aligned(new, now, groups, lowest=1, highest=highest) == evenly
-    assert rules.aligned(new, now, groups, lowest=1, highest=highest, mode="maximise utilisation") == most
+    blocking = {"lowest": 1, "highest": highest}
+    assert rules.aligned(new, now, groups, **blocking, mode="evenly spread or none") == evenly
+    assert rules.aligned(new, now, groups, **blocking, mode="maximise utilisation or none") == most
     assert rules.aligned(new, now, groups, lowest=1, highest=highest, mode="off") == new
+
+
+@pytest.mark.parametrize(
+    ("now", "target", "groups", "highest", "balanced", "evenly"),
+    [  # release 1.16: the first in reach that divides, or lowers the greatest share; else the target
+        (22, 25, 35, 30, 25, 25),
+        (5, 7, 12, 8, 7, 7),
+        (2, 5, 13, 13, 7, 13),
+        (4, 13, 24, 20, 13, 13),
+        (20, 7, 720, 200, 8, 8),
+        (7, 5, 24, 24, 6, 6),
+    ],
+)
+def test_alignment_of_1_16_never_blocks(now, target, groups, highest, balanced, evenly):
+    bounds = {"lowest": 1, "highest": highest}
+    assert rules.aligned(target, now, groups, **bounds) == balanced
+    assert rules.aligned(target, now, groups, **bounds, mode="evenly spread") == evenly
+
+
+def test_the_rate_expected_of_a_scale_up_is_that_of_the_instances_it_got():
+    """1.16: v / k * k' after rounding and alignment. 2 to 4 at v = 100 expects 200; 107 came: 7 %, ineffective."""
+    assert rules.effect(100, 100 / 2 * 4, 107) == pytest.approx(0.07)
+    state, _ = _last(QUICK, _windows(offered=800.0))
+    record = state.last["work"]
+    assert record.expected == pytest.approx(record.true_rate / record.before * record.after)
+
+
+def test_a_band_beyond_full_counts_as_full():
+    """As upstream, where utilisation.max = 1.2 is legal."""
+    assert FlinkAutoscaler(scale_out_above=1.2).band == FlinkAutoscaler(scale_out_above=1.0).band
 
 
 def test_alignment_never_turns_round_and_takes_the_nearest_divisor_above():
     for groups in (1, 2, 7, 12, 24, 128):
         for now in range(1, groups + 1):
             for new in range(1, groups + 1):
-                got = rules.aligned(new, now, groups, lowest=1, highest=groups)
+                got = rules.aligned(new, now, groups, lowest=1, highest=groups, mode="evenly spread or none")
                 assert (got - now) * (new - now) >= 0
                 if new > now:
                     assert got == min(p for p in range(new, groups + 1) if groups % p == 0)
@@ -223,7 +254,7 @@ def test_only_stateful_operators_have_key_groups():
     plain = Topology((Operator("src"), Operator("work", 128)), (("src", "work"),))
     windows = _windows(offered=1200.0)  # (1714 + 200)/700 * 2 = 5.47: 6
     assert _last(QUICK, windows, topology=plain)[1].deployment.parallelism["work"] == 6
-    assert _last(QUICK, windows, topology=keyed)[1].deployment.parallelism["work"] == 8
+    assert _last(QUICK, windows, topology=keyed)[1].deployment.parallelism["work"] == 7  # 128 // 7 = 18 groups, not 21
 
 
 def test_a_load_step_ends_in_a_deployment_that_sustains_it():
@@ -258,7 +289,7 @@ def test_ineffective_scaling_is_found_at_an_external_ceiling():
 def test_knobs_that_contradict_each_other_are_refused():
     with pytest.raises(KnobError, match="min <= target <= max"):
         FlinkAutoscaler(scale_in_below=0.8)
-    with pytest.raises(ArgumentError, match=r"0\.\.1"):
+    with pytest.raises(ArgumentError, match="a share"):
         FlinkAutoscaler(scale_out_above="high")
     with pytest.raises(KnobError, match="min_parallelism <= max_parallelism"):
         FlinkAutoscaler(min_parallelism=9, max_parallelism=3)

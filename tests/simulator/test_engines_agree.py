@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dspkit import Deployment, Plant, Simulator, Topology, workload
+from dspkit.core.queueing import erlang_c
 from dspkit.simulator import Node, Service
 
 LOAD, WINDOW_S, WINDOWS, SETTLING = 100.0, 100.0, 12, 3
@@ -107,3 +108,29 @@ def test_micro_batches_in_both():
     fluid, tuples = (_play(topology, plant, deployment, 400.0, engine) for engine in ("fluid", "records"))
     assert fluid[0] == pytest.approx(tuples[0], rel=0.02)
     assert fluid[2] == pytest.approx(tuples[2], rel=0.05)
+
+
+@pytest.mark.parametrize("topology", [Topology(("a",)), Topology.chain("a", "b")])
+def test_lag_and_backlog_are_records_that_wait_in_both(topology):
+    """M/M/64 at 85 %: 54.4 are in service all the time and 0.8 wait on average (Erlang C); M/M/1 at 20 %: 0.05."""
+    for k, load, each in ((64, 54.4, 1.0), (1, 20.0, 0.01)):
+        services = {n: Service(each, queue_records=math.inf) for n in topology.order}
+        plant, start = Plant(services, {"n": Node(200)}), Deployment(dict.fromkeys(topology.order, k))
+        offered = load * each
+        waits = erlang_c(k, offered) * offered / (k - offered)
+        for engine in ("fluid", "records"):
+            sim = Simulator(
+                topology, plant, workload.Constant(load), deployment=start, window_s=20, engine=engine, seed=3
+            )
+            seen = [sim.observe() for _ in range(60)][10:]
+            assert abs(np.mean([s.lag for s in seen]) - waits) < 5 * waits + 0.1  # half a service in flight would be 27
+            assert max(m.backlog for s in seen for m in s.operators.values()) < 25
+
+
+def test_an_idle_job_has_no_backlog():
+    """One record at a time, in service: nothing waits, and what arrived is processed or at work."""
+    plant = Plant({"a": Service(0.9, distribution="deterministic")}, {"n": Node(1)})
+    sim = Simulator(
+        Topology(("a",)), plant, workload.Constant(1.0), window_s=10.25, engine="records", arrivals="even", seed=0
+    )
+    assert [sim.observe().lag for _ in range(5)] == [0.0] * 5

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dspkit import Deployment, Plant, Topology
+from dspkit import Deployment, Plant, Simulator, Topology
 from dspkit.core import BackendError
 from dspkit.simulator import Node, NodeDown, Service, Skew, round_robin
 from dspkit.simulator.layout import index_topology, layout, places
 from dspkit.simulator.records import microbatch
 from dspkit.simulator.records.microbatch import MicrobatchRecords
 from dspkit.testing.strategies import deployments, plants, topologies
+from dspkit.workload import Constant
 
 ONE, CHAIN = Topology(("a",)), Topology.chain("a", "b")
 EXACT = {"distribution": "deterministic"}
@@ -216,3 +217,16 @@ def test_a_source_that_drops_and_memory_have_limits(monkeypatch):
     monkeypatch.setattr(microbatch, "_MOST_BYTES", 20_000)
     with pytest.raises(BackendError, match="records waiting at"):
         window(made(ONE, {"a": Service(10.0)}), ONE, 1000.0, 100.0)
+
+
+def test_no_window_shows_more_cores_than_busy_instances():
+    """Windows that cut through batches, on a node with fewer cores than instances and skewed work."""
+    services = {"a": Service(0.02, io_share=0.5, cv=2.0, distribution="gamma"), "b": Service(0.05)}
+    plant = Plant(services, {"n": Node(2)}, execution="micro-batch", trigger_s=10.0)
+    sim = Simulator(
+        Topology.chain("a", "b"), plant, Constant(25), deployment=Deployment({"a": 3, "b": 4}), window_s=1.3,
+        engine="records", seed=4,
+    )  # fmt: skip
+    for _ in range(80):
+        for m in sim.observe().operators.values():
+            assert m.cpu <= m.utilisation * m.parallelism + 1e-9

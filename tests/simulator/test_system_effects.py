@@ -59,6 +59,36 @@ def test_an_external_server_is_a_ceiling_for_all_instances(engine):
     assert _steady(alone)[0] == pytest.approx(1 / (3e-3 + 2e-3), rel=0.03)
 
 
+# Rate, busy share and back-pressured share of a model in SimPy: an instance's own time, one server, the queue of b.
+CALLERS = [  # instances, own seconds, calls/s of the server, records/s of b; rate, busy, blocked
+    (2, 0.02, 80, 1e4, 55.97, 1.0, 0.0),
+    (3, 0.02, 80, 1e4, 72.11, 1.0, 0.0),
+    (4, 0.05, 80, 1e4, 57.80, 1.0, 0.0),
+    (2, 0.005, 80, 60, 60.0, 0.694, 0.306),
+    (4, 0.02, 80, 70, 70.0, 0.825, 0.175),
+    (8, 0.005, 80, 50, 50.0, 0.175, 0.825),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("k", "own", "calls", "room", "rate", "busy", "blocked"), CALLERS)
+def test_few_callers_of_one_server_wait_for_each_other(engine, k, own, calls, room, rate, busy, blocked):
+    services = {"a": Service(own, external_rate_limit_per_s=calls), "b": Service(1 / room, queue_records=50)}
+    seen = _play(Plant(services, BIG), 200, {"a": k, "b": 1}, TWO, steps=16, window_s=60, engine=engine)[4:]
+    a = [s.operators["a"] for s in seen]
+    assert np.mean([m.processing_rate for m in a]) == pytest.approx(rate, rel=0.015)
+    assert np.mean([m.utilisation for m in a]) == pytest.approx(busy, abs=0.035)
+    assert np.mean([m.blocked for m in a]) == pytest.approx(blocked, abs=0.035)
+    assert max(m.utilisation + m.blocked for m in a) <= 1 + 1e-9
+
+
+def test_callers_that_take_equally_long_do_not_meet():
+    """With a constant own time the calls of two instances fall into step: no waiting, as in `records`."""
+    plant = Plant({"a": Service(0.02, external_rate_limit_per_s=80, distribution="deterministic")}, BIG)
+    for engine in ("fluid", "records"):
+        assert _steady(_play(plant, 200, {"a": 2}, engine=engine))[0] == pytest.approx(2 / 0.0325, rel=0.01)
+
+
 @BOTH
 def test_a_source_that_drops_keeps_no_log(engine):
     plant = Plant({"a": Service(1e-2, overflow="drop", queue_records=20)}, BIG)

@@ -210,9 +210,9 @@ def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     nothing = _readings()
     assert allowance(nothing, nothing, [1, 1, 1], inputs)[0] == 512  # a first few, to measure by
     waits = _readings(o0={"done": 300, "busy": 0.1, "edge 1": 300}, o1={"busy": 0.2})
-    assert allowance(nothing, waits, [1, 1, 1], inputs)[0] == 212  # the first are at work, and nobody knows how long
+    assert allowance(nothing, waits, [1, 1, 1], inputs)[0] == 212  # the first are at work, for an unknown time
     drops = _readings(o0={"done": 3000, "busy": 0.1})
-    assert allowance(nothing, drops, [1, 1, 1], inputs)[0] == 3000  # as many again: nobody else has anything to do yet
+    assert allowance(nothing, drops, [1, 1, 1], inputs)[0] == 3000  # as many again: the others are still idle
     fast = _readings(
         o0={"done": 300, "busy": 0.1, "edge 1": 300}, o1={"done": 300, "busy": 1e-3, "edge 2": 600}, o2={"busy": 0.2}
     )
@@ -263,7 +263,7 @@ def _started(
 
 
 def test_a_slow_operator_is_not_flooded_before_it_is_measured() -> None:
-    """What is in flight at the start is what is later on, or a few hundred records, though the others are fast."""
+    """As many records are in flight at the start as later on, or a few hundred, though the others are fast."""
     for slow, sends, begins_s in ((1e-3, 1.0, 0.0), (1e-3, 1.0, 1.0), (1e-4, 1.0, 2.0), (2.5e-4, 4.0, 1.0)):
         flying = [each for each, _ in _started((1e-6, 1e-6, 2e-6, slow), 8, (1.0, 1.0, sends, 1.0), begins_s)]
         later = max(flying[-10:])

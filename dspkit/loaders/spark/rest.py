@@ -174,7 +174,7 @@ class SparkRest:
                     self.problems.count("job that failed", f"job {number}")
                 if status != "SUCCEEDED":
                     continue
-                began, ended = instant(at(job, "submissionTime")), instant(at(job, "completionTime"))
+                began, ended = _time(job, "submissionTime"), _time(job, "completionTime")
                 said = at(job, "description")
                 match = _BATCH.search(said[:2000]) if isinstance(said, str) else None
                 group = at(job, "jobGroup")
@@ -194,3 +194,11 @@ class SparkRest:
             except Unusable as reason:
                 self.problems.count(str(reason), "the list of jobs")
         return list(found.values())
+
+
+def _time(job: Any, field: str) -> float:
+    """Return a time that Spark tells of a job, or raise Unusable with the field's name."""
+    try:
+        return instant(at(job, field))
+    except Unusable as reason:
+        raise Unusable(f"job without a {field}" if at(job, field) is None else f"{field}: {reason}") from None

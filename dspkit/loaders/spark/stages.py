@@ -61,7 +61,9 @@ def history_of_batches(
     whole = [batch for batch in batches if _whole(batch, problems)]
     if not whole:
         raise LoaderError(
-            f"no batch that can be used ({problems!r})", expected="one that was worked on", fix="see .problems"
+            f"no batch that can be used ({problems!r})" if problems else "neither jobs nor tasks",
+            expected="a batch that was worked on",
+            fix="see .problems" if problems else "record while the query processes records",
         )
     (shape, _), *_ = Counter(batch.shape for batch in whole).most_common(1)
     alike = []

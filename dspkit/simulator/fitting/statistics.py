@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, stats
 
+from ...core.queueing import finite_source_rate
 from ...core.typing import Array
 
 NAMES = ("seconds", "contention", "coherency")
@@ -25,6 +26,7 @@ _CROWD = 5  # windows at one parallelism whose median is trusted above the law
 _FINEST = 1e-6  # smallest relative width of an interval: rounding
 _BUSY = 0.9  # utilisation of fully busy windows, in which an external rate limit shows
 _LIGHT = 0.5  # load of an external server below which its wait is predictable
+_ABOVE = 1.2  # most that an external rate limit is above the rate of the busiest windows
 _CLEARLY = 6.0  # by how much the BIC of the less usual model must be better
 _WILD = 4.0  # greatest plausible squared coefficient of variation of service times of records
 
@@ -209,8 +211,9 @@ def _profile(excess: Callable[[float], float], at: float, most: float) -> tuple[
 def _ceiling(w: Windows, contention: float, coherency: float, confidence: float) -> Interval | None:
     """Return the external rate limit C on all instances together, if one explains the busy windows clearly better.
 
-    From some parallelism on $y = k/C$; below it the law without coherency, and the time of the call itself, 1/C. Models
-    are compared by $BIC = \\chi^2 + p\\ln N$, with the spread inside each parallelism.
+    The time of an instance follows the law without coherency; then it calls a server that takes 1/C and waits its turn
+    among k callers, so that k of them process what `queueing.finite_source_rate` says. Models are compared by
+    $BIC = \\chi^2 + p\\ln N$, with the spread inside each parallelism.
     """
     w = w.only(w.busy >= _BUSY)
     ks = np.unique(w.k)
@@ -222,30 +225,55 @@ def _ceiling(w: Windows, contention: float, coherency: float, confidence: float)
     spread = within / max(1, len(w.k) - len(ks))
     weight = 1 / np.maximum(spread / size, 1e-6)  # at least 0.1 %: no machine follows a law more closely
 
-    def misfit(j: int, less: float, fixed: Mapping[str, float]) -> tuple[tuple[float, ...], float]:
-        below = Windows(ks[:j], y[:j] - less, size[:j], size[:j])
+    def misfit(j: int, call: float, fixed: Mapping[str, float]) -> tuple[tuple[float, ...], float]:
+        own = np.array([_own(k, each, call) for k, each in zip(ks[:j], y[:j], strict=True)])
+        below = Windows(ks[:j], own, size[:j], size[:j])
         theta, _ = _best(_root(below, below.y, weight[:j]), fixed)
-        return theta, float((weight[:j] * ((_seconds(theta, below.k) + less) / y[:j] - 1) ** 2).sum())
+        law = np.maximum(_seconds(theta, ks), _FINEST * y)
+        each = law if call <= 0 else ks / [finite_source_rate(int(k), s, call) for k, s in zip(ks, law, strict=True)]
+        return theta, float((weight * (each / y - 1) ** 2).sum())
 
     fixed = _fixed(w, {"contention": contention, "coherency": coherency})
     best = misfit(len(ks), 0.0, fixed)[1] + (3 - len(fixed)) * math.log(len(w.k)) - _CLEARLY
-    found = None
-    for j in range(1, len(ks) - 1):
+    found: tuple[int, float, dict[str, float], float, float] | None = None
+    for j in range(1, len(ks)):
         top = w.only(w.k >= ks[j])
         each = mean(top.y / top.k, confidence)
-        if (y[:j] <= each.value).any():
+        if (y[:j] <= ks[:j] * each.value).any():
             continue
         held = _fixed(Windows(ks[:j], y[:j], size[:j], size[:j]), {"contention": contention, "coherency": 0.0}, most=2)
-        theta, off = misfit(j, each.value, held)
+        # The limit is a little above what the busiest windows show, as the server is idle now and then.
+        least = optimize.minimize_scalar(
+            lambda above, j=j, call=each.value, held=held: misfit(j, call / above, held)[1],
+            bounds=(1.0, _ABOVE), method="bounded",
+        )  # fmt: skip
+        above = float(least.x)
+        theta, off = misfit(j, each.value / above, held)
         if (_seconds(theta, ks[j:]) > ks[j:] * each.value * 1.02).any():
             continue  # the law alone would be slower than the limit
-        off += float((weight[j:] * (ks[j:] * each.value / y[j:] - 1) ** 2).sum())
-        bic = off + (3 - len(held) + 2) * math.log(len(w.k))  # the limit, and the parallelism at which it begins
+        bic = off + (3 - len(held) + 1) * math.log(len(w.k))
         if bic < best:
             best = bic
-            high = None if each.low is None or each.low <= 0 else 1 / each.low
-            found = Interval(1 / each.value, None if each.high is None else 1 / each.high, high)
-    return found
+            freedom = max(1, len(ks) - (3 - len(held) + 1))
+            most = off + float(stats.chi2.ppf(confidence, 1)) * max(1.0, off / freedom)
+            found = j, each.value, held, above, most
+    if found is None:
+        return None
+    j, call, held, above, most = found
+    low, high = _profile(lambda x: misfit(j, call / max(x, 0.1), held)[1] - most, above, 2 * _ABOVE)
+    return Interval(above / call, low / call, high / call)
+
+
+def _own(k: float, each: float, call: float) -> float:
+    """Return the time of an instance besides the call if k of them take `each` seconds per record with it."""
+    if call <= 0:
+        return each
+
+    def excess(own: float) -> float:
+        return k / finite_source_rate(int(k), own, call) - each
+
+    low, high = call * 1e-6, each
+    return float(optimize.brentq(excess, low, high, rtol=1e-9)) if excess(low) < 0 < excess(high) else low
 
 
 def _without_call(w: Windows, ceiling: float) -> Windows:

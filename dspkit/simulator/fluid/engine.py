@@ -77,7 +77,7 @@ class Fluid:
         )
         window = WindowSums(
             s.arrived, s.done, s.dropped, s.busy, s.blocked, s.cpu, waited, s.sent, s.cores, ended, stopped,
-            self.state.queue.copy(), latency, event,
+            self.state.queue.copy(), self.state.queue.copy(), latency, event,
         )  # fmt: skip
         self._fresh()
         return window
@@ -113,6 +113,7 @@ def fluid_parameters(graph: IndexedGraph, layout: Layout) -> tuple[FluidParamete
         cpu=np.zeros(n),
         other=np.zeros(n),
         call=a.call,
+        variation=np.minimum(1.0, a.cv**2),
         uneven=uneven,
         room=np.where(a.drops, math.inf, a.room),
         refuse=np.where(a.drops, a.room, math.inf),

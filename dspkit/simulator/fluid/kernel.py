@@ -40,10 +40,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.jit import allocation_free, compiled
+from ...core.queueing import finite_source_rate as _finite_source_rate
 from ...core.typing import Array
 from ..layout import IndexedGraph
 from .latency import Curves, record_waits
 from .state import FluidParameters, FluidState, FluidSums
+
+finite_source_rate = allocation_free(_finite_source_rate)
 
 
 @allocation_free
@@ -70,22 +73,94 @@ def uncontended_capacity(live: float, cpu: float, speed: float, other: float, ti
 
 
 @allocation_free
-def capped(alone: float, uneven: float, call: float, time: float) -> float:
-    """Return the capacity that remains if the hottest instance or the external server is the bottleneck."""
-    able = alone / uneven
-    return min(able, time / call) if call > 0 else able
+def answered(callers: float, own: float, call: float, variation: float) -> float:
+    """Return the records/s of instances that always have work and share one external server.
+
+    `own` is their time per record besides the call. The two known cases are interpolated: an exponential one, and a
+    constant one, in which callers never meet unless the server is never idle.
+    """
+    whole = int(callers)
+    if callers <= 1:
+        return callers / (own + call)
+    part = callers - whole
+    chance = (1 - part) * finite_source_rate(whole, own, call)
+    if part > 1e-9:
+        chance += part * finite_source_rate(whole + 1, own, call)
+    return (1 - variation) * min(callers / (own + call), 1 / call) + variation * chance
 
 
 @allocation_free
-def external_wait(rate: float, call: float, instances: float) -> float:
-    """Return the wait of a record for the external server.
+def own_time(alone: float, call: float, instances: float, time: float) -> float:
+    """Return the seconds of an instance per record besides the call, if these instances can process `alone` records."""
+    return max(1e-12, instances * time / alone - call) if alone > 0 else 1e-12
 
-    A random caller finds part of a call in progress, or at most the calls of all other instances.
+
+@allocation_free
+def capped(alone: float, uneven: float, call: float, time: float, instances: float, variation: float) -> float:
+    """Return the capacity that remains if the hottest instance or the external server is the bottleneck."""
+    able = alone / uneven
+    if call <= 0 or able <= 0:
+        return able
+    return min(able, time * answered(instances, own_time(alone, call, instances, time), call, variation))
+
+
+SHAPE = 17  # loads of the external server at which waits for it are known
+
+
+@compiled
+def wait_shapes(call: Array, own: Array, instances: Array) -> Array:
+    """Return waits for the external server at loads from 0 to the most it gets, as shares of that at most.
+
+    How many others are at work when an instance begins its call is binomial with the share of time for which an
+    instance works, and so many callers wait as in `answered`; but no longer than at random calls from outside (M/D/1).
     """
-    if call <= 0:
+    shapes = np.zeros((len(call), SHAPE))
+    for i in range(len(call)):
+        k = int(round(instances[i]))
+        if call[i] <= 0 or k < 2:
+            continue
+        c, z, most = call[i], own[i], finite_source_rate(k, own[i], call[i])
+        longest = k / most - z - c
+        if longest <= 1e-12 * c:
+            continue
+        few = np.zeros(min(k, FEW) + 1)
+        for n in range(1, len(few)):
+            few[n] = n / finite_source_rate(n, z, c) - z - c
+        load, waits = np.zeros(SHAPE), np.zeros(SHAPE)
+        for x in range(1, SHAPE):
+            a = x / (SHAPE - 1)
+            wait, others = 0.0, (k - 1) * a
+            if x == SHAPE - 1:
+                wait = longest
+            elif k <= FEW:
+                chance = (1 - a) ** (k - 1)
+                for n in range(1, k + 1):
+                    wait += chance * few[n]
+                    chance *= (k - n) / n * a / (1 - a)
+            else:
+                n = 1 + int(others)
+                below, above = n / finite_source_rate(n, z, c), (n + 1) / finite_source_rate(n + 1, z, c)
+                wait = below + (others + 1 - n) * (above - below) - z - c
+            busy = min(1 - 1e-12, k * a / (z + c + wait) * c)
+            wait = min(wait, (k - 1) * c, c * busy / (2 * (1 - busy)))
+            load[x], waits[x] = min(most, k * a / (z + c + wait)), wait
+        for x in range(SHAPE):
+            shapes[i, x] = min(1.0, np.interp(x / (SHAPE - 1) * most, load, waits) / longest)
+    return shapes
+
+
+FEW = 64  # callers above which their number is taken as its mean
+
+
+@allocation_free
+def external_wait(rate: float, call: float, able: float, own: float, instances: float, shape: Array) -> float:
+    """Return the wait of a record for the external server, which answers at most `able` records/s."""
+    if call <= 0 or able <= 0 or instances <= 1:
         return 0.0
-    load, most = rate * call, (instances - 1) * call
-    return min(most, call * load / (2 * (1 - load))) if load < 1 else most
+    at = min(1.0, rate / able) * (SHAPE - 1)
+    x = min(int(at), SHAPE - 2)
+    part = shape[x] + (at - x) * (shape[x + 1] - shape[x])
+    return max(0.0, instances / able - own - call) * part
 
 
 @allocation_free
@@ -113,8 +188,8 @@ def used_cores(j: int, done: Array, full: Array, alone: Array, cpu: Array, speed
 
 @allocation_free
 def fill_capacity(
-    share: Array, live: Array, cpu: Array, other: Array, speed: Array, uneven: Array, call: Array, time: Array,
-    full: Array, alone: Array, able: Array,
+    share: Array, live: Array, cpu: Array, other: Array, speed: Array, uneven: Array, call: Array, variation: Array,
+    instances: Array, time: Array, full: Array, alone: Array, able: Array,
 ) -> float:  # fmt: skip
     """Fill the capacities with these shares, at most one core per instance; return their largest relative change."""
     change = 0.0
@@ -125,7 +200,7 @@ def fill_capacity(
             if cpu[i] > 0:
                 full[j, i] = min(full[j, i], share[j, i] * time[i] * speed[j] / cpu[i])
             alone[i] += full[j, i]
-        before, able[i] = able[i], capped(alone[i], uneven[i], call[i], time[i])
+        before, able[i] = able[i], capped(alone[i], uneven[i], call[i], time[i], instances[i], variation[i])
         change = max(change, abs(able[i] - before) / max(able[i], before, 1e-300))
     return change
 
@@ -262,6 +337,7 @@ def constrained_tick(  # noqa: C901, PLR0913, PLR0915  (compiled: one tick, whos
     kept: Array,
     full: Array,
     tight: bool,
+    shapes: Array,
     work: Array,
 ) -> None:
     """Simulate one tick in which operators are paused or blocked, share cores, or drop records.
@@ -288,7 +364,9 @@ def constrained_tick(  # noqa: C901, PLR0913, PLR0915  (compiled: one tick, whos
         time[i] = step - lost
         offered[i] = rates[i] * step
         there[i] = queue[i] + offered[i]
-    fill_capacity(live, live, c.cpu, c.other, c.speed, c.uneven, c.call, time, full, alone, able)
+    fill_capacity(
+        live, live, c.cpu, c.other, c.speed, c.uneven, c.call, c.variation, instances, time, full, alone, able
+    )
     apply_backpressure(
         g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, able, done, ask, work
     )
@@ -301,7 +379,21 @@ def constrained_tick(  # noqa: C901, PLR0913, PLR0915  (compiled: one tick, whos
         # has little demand. So shares are computed repeatedly, in smaller and smaller steps from those of the tick
         # before, until they agree; if they do not quite, the limits below keep the work within the cores.
         for r in range(ROUNDS + 1):
-            change = fill_capacity(s.share, live, c.cpu, c.other, c.speed, c.uneven, c.call, time, full, alone, able)
+            change = fill_capacity(
+                s.share,
+                live,
+                c.cpu,
+                c.other,
+                c.speed,
+                c.uneven,
+                c.call,
+                c.variation,
+                instances,
+                time,
+                full,
+                alone,
+                able,
+            )
             apply_backpressure(
                 g.start, g.end, g.into, g.into_at, g.out, g.out_at, c.selectivity, there, c.room, offered, able, done,
                 ask, work,
@@ -360,11 +452,22 @@ def constrained_tick(  # noqa: C901, PLR0913, PLR0915  (compiled: one tick, whos
         for j in range(nodes):
             if full[j, i] > 0:
                 sums.cpu[i] += done[i] * full[j, i] / alone[i] * c.cpu[i] / c.speed[j]
-        if done[i] > 0:
-            each = instances[i] * time[i] / alone[i] + external_wait(done[i] / time[i], c.call[i], instances[i])
-            sums.busy[i] += min(instances[i] * time[i], done[i] * each)
-        if queue[i] > 1e-9 and done[i] < able[i] * (1 - 1e-9):
-            sums.blocked[i] += instances[i] * time[i] * (1 - done[i] / able[i])
+        held = queue[i] > 1e-9 and done[i] < able[i] * (1 - 1e-9)
+        if c.call[i] > 0:
+            busy = 0.0
+            if done[i] > 0:
+                own = own_time(alone[i], c.call[i], instances[i], time[i])
+                wait = external_wait(done[i] / time[i], c.call[i], able[i] / time[i], own, instances[i], shapes[i])
+                busy = min(instances[i] * time[i], done[i] * (own + c.call[i] + wait))
+            sums.busy[i] += busy
+            if held:  # an instance that does not work waits for room, unless a hot one is the bottleneck
+                waiting = instances[i] * time[i] * (1.0 if c.uneven[i] == 1 else 1 - done[i] / able[i])
+                sums.blocked[i] += min(waiting, instances[i] * time[i] - busy)
+        else:
+            if done[i] > 0:
+                sums.busy[i] += min(instances[i] * time[i], done[i] * (instances[i] * time[i] / alone[i]))
+            if held:
+                sums.blocked[i] += instances[i] * time[i] * (1 - done[i] / able[i])
         branches = g.out_at[i + 1] - g.out_at[i]
         flow[i] = moved / max(1, branches)
         ended += moved if branches == 0 else 0.0
@@ -384,6 +487,7 @@ class Uncontended(NamedTuple):
     rate: Array  # [i] records/s
     each: Array  # [i] seconds of an instance for each record
     core: Array  # [j, i] core-seconds of node j for each record
+    shapes: Array  # [i] see `wait_shapes`
     tight: bool  # whether instances could ever want more cores than there are
 
 
@@ -413,10 +517,11 @@ def play_fluid(
         if rate[i] > 0:
             each[i] = c.instances[i] / rate[i]
             core[:, i] *= c.cpu[i] / c.speed / rate[i]
-        rate[i] = capped(rate[i], c.uneven[i], c.call[i], 1.0)
+        rate[i] = capped(rate[i], c.uneven[i], c.call[i], 1.0, c.instances[i], c.variation[i])
+    shapes = wait_shapes(c.call, each - c.call, c.instances)
     limits, tight = np.minimum(c.room, c.refuse), may_contend(c.live, c.cpu, c.other, c.cores, c.speed)
     easy = len(c.bandwidth) == 0 and c.instances.min() > 0
-    alone = Uncontended(limits, rate, each, core, tight)
+    alone = Uncontended(limits, rate, each, core, shapes, tight)
     m, row, t, came, left = 0, curves.rows[0], curves.t, curves.arrived, curves.departed
     while m < len(dt):
         if easy and s.pause.max() <= 0 and s.rest.max() <= 0:
@@ -442,6 +547,7 @@ def play_fluid(
                 kept[m],
                 full,
                 tight,
+                shapes,
                 work,
             )
             m += 1
@@ -466,7 +572,7 @@ def unconstrained_ticks(  # noqa: C901  (compiled: all operators of a tick in on
     """Simulate unconstrained ticks from `m` on; return the index of the first constrained one, not simulated yet."""
     start, into, into_at, out_at, selectivity = g.start, g.into, g.into_at, g.out_at, c.selectivity
     queue, mass, call, instances, cores = s.queue, s.mass, c.call, c.instances, c.cores
-    limits, rate, each, core = alone.limits, alone.rate, alone.each, alone.core
+    limits, rate, each, core, shapes = alone.limits, alone.rate, alone.each, alone.core, alone.shapes
     row, t, came, left = curves.rows[0], curves.t, curves.arrived, curves.departed
     n = len(queue)
     done, flow, all_done = work[0], work[1], work[2]
@@ -505,9 +611,8 @@ def unconstrained_ticks(  # noqa: C901  (compiled: all operators of a tick in on
             came[row + m, i], left[row + m, i] = came[row + m - 1, i] + arrived, done[i]
             all_done[i] += done[i]
             if done[i] > 0:
-                sums.busy[i] += min(
-                    instances[i] * step, done[i] * (each[i] + external_wait(done[i] / step, call[i], instances[i]))
-                )
+                wait = external_wait(done[i] / step, call[i], rate[i], each[i] - call[i], instances[i], shapes[i])
+                sums.busy[i] += min(instances[i] * step, done[i] * (each[i] + wait))
             branches = out_at[i + 1] - out_at[i]
             flow[i] = moved / max(1, branches)
             ended += moved if branches == 0 else 0.0

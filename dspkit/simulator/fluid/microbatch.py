@@ -250,7 +250,7 @@ class Batches:
             waited[self._source] = wait
         window = WindowSums(
             s.arrived, s.done, s.dropped, s.busy, np.zeros(n), s.cpu, waited, s.sent, s.cores, ended,
-            float(s.flow[1]), self._job.queue.copy(), latency, event,
+            float(s.flow[1]), self._job.queue.copy(), self._job.queue.copy(), latency, event,
         )  # fmt: skip
         self._fresh()
         return window

@@ -15,6 +15,7 @@ class FluidParameters(NamedTuple):
     cpu: Array  # [i] core-seconds per record at speed 1
     other: Array  # [i] further seconds per record, external call included
     call: Array  # [i] seconds of the external server per record
+    variation: Array  # [i] squared coefficient of variation of service times, at most 1
     uneven: Array  # [i] records of the hottest instance over those of an average one
     room: Array  # [i] records beyond which the queue blocks its senders; inf if it does not
     refuse: Array  # [i] records beyond which the queue drops; inf if it does not

@@ -130,6 +130,7 @@ class RecordEngine:
             ended=float(g["ended"]),
             stopped=self._stopped,
             queue=self._queue(),
+            waiting=self._waiting(),
             latency=histogram_latency(g["latency"], g["weight"], s.histogram[0]),
             event_latency=histogram_latency(g["event_latency"], g["weight"], s.histogram[1]),
         )
@@ -159,9 +160,14 @@ class RecordEngine:
 
     def _queue(self) -> Array:
         s = self._state
-        of = s.stations["op"]
-        waiting_and_coming = np.bincount(of, sum(s.stations[x] for x in ("n", "coming", "far")), minlength=len(s.ops))
-        return waiting_and_coming + np.bincount(s.inst["op"][s.inst["state"] != IDLE], minlength=len(s.ops))
+        coming = np.bincount(s.stations["op"], s.stations["coming"], minlength=len(s.ops))
+        return self._waiting() + coming + np.bincount(s.inst["op"][s.inst["state"] != IDLE], minlength=len(s.ops))
+
+    def _waiting(self) -> Array:
+        """Return the records in queues; those without reserved room count from the moment they are sent."""
+        of = self._state.stations
+        waiting: Array = np.bincount(of["op"], of["n"] + of["far"], minlength=len(self._state.ops)).astype(float)
+        return waiting
 
     def _zero(self, nodes: int) -> None:
         self._busy, self._blocked = (np.zeros(len(self._state.ops)) for _ in range(2))

@@ -20,7 +20,7 @@ leaves one:
 | running, waiting | records of the batch, which are the first in `born`; and those that arrived since |
 | count | records of the batch that an operator gets, or an edge carries |
 | at, works, computes | of an instance in the batch: beginning of its stage, its working time, core-seconds of that |
-| booked | part of `works` that is counted already |
+| booked | share of `works` that is counted already |
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OPERATOR = fields(
     i4="first k law split source drops turn",
     u4="out_at out_end",
 )
-INSTANCE = fields(f8="at lasts works computes booked shown busy cpu", u4="op node")
+INSTANCE = fields(f8="at lasts works computes booked busy cpu", u4="op node")
 NODE = fields(f8="cores speed")
 EDGE = fields(f8="fraction", i8="whole sent count", u4="to")
 
@@ -167,7 +167,7 @@ def distribute_records(s: Any, random: Any, i: int, at: float) -> None:
         work = total_service_s(op, n, random)
         me.computes = work * (1.0 - op.io) / nd.speed
         me.works = me.computes + work * op.io + n * op.call
-        me.at, me.booked, me.shown = at, 0.0, 0.0
+        me.at, me.booked = at, 0.0
     op.turn = (op.turn + op.count) % live
 
 
@@ -225,7 +225,10 @@ def play_stages(s: Any, random: Any) -> float:
 
 @allocation_free
 def book(s: Any) -> None:
-    """Count the work of the instances in the batch so far."""
+    """Count the work of the instances in the batch so far, spread evenly over their stage.
+
+    An instance that works from the beginning of its stage on would use more than the cores of a node that others share.
+    """
     g = s.g[0]
     if g.running == 0:
         return
@@ -233,10 +236,10 @@ def book(s: Any) -> None:
     for x in range(len(s.inst)):
         me = s.inst[x]
         if past > me.at and me.works > 0.0:
-            works, shown = min(past - me.at, me.works), min((past - me.at) / me.lasts, 1.0)
-            me.busy += works - me.booked
-            me.cpu += me.computes * (shown - me.shown)
-            me.booked, me.shown = works, shown
+            part = min((past - me.at) / me.lasts, 1.0)
+            me.busy += me.works * (part - me.booked)
+            me.cpu += me.computes * (part - me.booked)
+            me.booked = part
 
 
 @allocation_free
@@ -415,6 +418,7 @@ class MicrobatchRecords:
             ended=float(g["ended"]),
             stopped=float(g["stopped"]),
             queue=(ops["waiting"] + ops["running"]).astype(float),
+            waiting=(ops["waiting"] + ops["running"]).astype(float),  # until its batch ends, a record is in the log
             latency=histogram_latency(g["latency"], g["ended"], b.histogram[0]),
             event_latency=histogram_latency(g["event_latency"], g["ended"], b.histogram[1]),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...bo import Lattice, Library, Model, Optimizer, Sample, Search, score, stop_threshold
-from ...bo.search import PRIORS
+from ...bo.search import PRIORS, SCORE_PRIORS
 from ...bo.transfer import ALIGNS, blend, recommend
 from ...core import CapacityError, Knobs, knob
 from ...core.queueing import sojourn
@@ -54,7 +54,7 @@ class Scorer(Knobs):
     alpha: float = knob(0.8, "weight of latency against slots", low=0.0, high=1.0)
     over: float = knob(1.0, "w: over-allocation that is accepted", low=0.0, high=4.0)
     xi: float = knob(0.01, "improvement that does not count: more of it explores", low=0.0, high=0.2)
-    prior: str = knob("constant", "what is taken to hold before anything ran", choices=PRIORS)
+    prior: str = knob("auto", "what is taken to hold before anything ran", choices=PRIORS)
     spread: float = knob(0.02, "by how much a measured latency varies", low=0.0, high=0.3)
     seed: int = knob(1, "another seed, other luck", low=0, high=99)
 
@@ -108,7 +108,7 @@ class Transfer(Knobs):
     over: float = knob(1.0, "w: over-allocation that is accepted", low=0.0, high=4.0)
     xi: float = knob(0.01, "improvement that does not count", low=0.0, high=0.2)
     align: str = knob("absolute", "the old model is asked about k, or k over its base", choices=ALIGNS)
-    prior: str = knob("constant", "what is taken to hold before anything ran", choices=PRIORS)
+    prior: str = knob("constant", "what is taken to hold before anything ran", choices=SCORE_PRIORS)
 
     @property
     def search(self) -> Search:
