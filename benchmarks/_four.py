@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,8 +60,28 @@ def count_batches(batches: Iterator[Any], known: dict[str, int]) -> Iterator[Any
     yield from ()
 
 
-def job(per_s: float, instances: int, **settings: Any) -> SparkJob:
-    """Return the live job, with so many instances of each operator."""
+@dataclass(frozen=True)
+class CountFrames:
+    """`count_batches` that also writes, at the end of each epoch, how many batches and records an instance had."""
+
+    folder: Path
+
+    def __call__(self, batches: Iterator[Any], known: dict[str, int]) -> Iterator[Any]:
+        frames = records = 0
+
+        def counted() -> Iterator[Any]:
+            nonlocal frames, records
+            for batch in batches:
+                frames, records = frames + 1, records + batch.num_rows
+                yield batch
+
+        yield from count_batches(counted(), known)
+        with (self.folder / str(os.getpid())).open("a") as file:
+            file.write(f"{frames} {records}\n")
+
+
+def job(per_s: float, instances: int, frames: Path | None = None, **settings: Any) -> SparkJob:
+    """Return the live job, with so many instances of each operator; `frames` is a folder for `CountFrames`."""
     from dspkit import Deployment, Topology, workload
     from dspkit.core import Operator
     from dspkit.spark import SparkJob, TraceSource, arrow, keyed
@@ -68,7 +90,7 @@ def job(per_s: float, instances: int, **settings: Any) -> SparkJob:
         "hash": arrow(hash_batches, "code int64"),
         "drop": arrow(drop_batches, "code int64"),
         "name": arrow(name_batches, "name string"),
-        "count": keyed(count_batches, key="name", state="int64"),
+        "count": keyed(CountFrames(frames) if frames else count_batches, key="name", state="int64"),
     }
     operators = tuple(Operator(name, 10, stateful=name == "count") for name in OPERATORS)
     topology = Topology(operators, Topology.chain(*OPERATORS).edges)

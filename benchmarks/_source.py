@@ -103,8 +103,13 @@ def cycles() -> list[list[str]]:
 
 
 def single_readers() -> dict[str, str]:
-    """Return modules that only one module reads, a sibling in the same folder, each with its reader."""
+    """Return modules that only one module reads, a sibling in the same folder, each with its reader.
+
+    A module of which the package shows a name has users as readers.
+    """
     readers: dict[str, set[str]] = defaultdict(set)
+    for name, thing in public():
+        readers[thing.__module__].add(name.rpartition(".")[0])
     for name in modules():
         for target in imports(name):
             readers[target.module].add(name)

@@ -1,9 +1,14 @@
 """Every registered policy at its live preset on running PySpark jobs, beside the same on the fitted simulator.
 
 `python -m benchmarks live_policies` takes word count, the Yahoo benchmark and tweets through a load step of three times
-the rate, 180 s per policy, and writes the table to build/live_policies.md; it takes about three hours. A part of it:
+the rate, 180 s per policy; it takes about three hours. Policies that choose places get a cluster of three workers that
+are as far apart as `FAR` says. A part of it:
 
     python -m benchmarks.live_policies --apps word_count --policies ds2,drs --seconds 60 --no-simulated
+
+Each row is kept in build/live_policies.jsonl as soon as it is there, and not measured again while dspkit's code and the
+length are the same, unless `--fresh`: an interrupted run continues, and parts add up to one table,
+build/live_policies.md.
 """
 
 from __future__ import annotations
@@ -11,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import Claim
@@ -26,7 +33,11 @@ if TYPE_CHECKING:
 APPS = ("word_count", "yahoo", "tweet_branches")
 SECONDS, PRESET_S, STEP_S, WINDOW_S, GROWTH = 180.0, 120.0, 30.0, 2.0, 3.0
 LOOK = 5  # windows over which the lag at the end is compared
-TABLE = Path(__file__).resolve().parent.parent / "build" / "live_policies.md"
+KEPT = Path(__file__).resolve().parent.parent / "build" / "live_policies.jsonl"
+TABLE = KEPT.with_suffix(".md")
+FAR = {("worker-1", "worker-2"): 0.02, ("worker-2", "worker-3"): 0.03, ("worker-1", "worker-3"): 0.06}  # seconds
+CORES = 16  # slots of each worker
+AS_PREDICTED = 0.25
 ON_DEMAND = ("stela", "migrate", "rebalance")
 REQUEST_S = 60.0  # when one more machine is asked for
 
@@ -46,6 +57,10 @@ class Row:
     falls: bool | None = None  # whether the lag falls at the end, or nothing waits
     runs: str = ""
     note: str = ""
+    crossing: float | None = None  # records/s between workers over the last windows, where instances have places
+    latency_s: float | None = None  # median over the same windows
+    seconds: float = SECONDS  # length of the run
+    code: str = ""  # fingerprint of dspkit's code
 
 
 def promise_of(name: str) -> str:
@@ -71,6 +86,32 @@ def policy_for(name: str) -> Policy:
     return policy.ask(ScaleOut(1, at_s=REQUEST_S)) if promise_of(name) == "on demand" else policy
 
 
+@cache
+def code() -> str:
+    """Return a fingerprint of dspkit's code, by which kept rows are valid."""
+    from dspkit.core import caching
+
+    return caching.package_key(caching.__file__)[:16]
+
+
+def kept() -> dict[tuple[str, str, str, float], Row]:
+    """Return the rows that are known for the present code, by app, policy, place and length."""
+    found = {}
+    for line in KEPT.read_text("utf-8").splitlines() if KEPT.exists() else ():
+        row = Row(**json.loads(line))
+        if row.code == code():
+            found[row.app, row.policy, row.where, row.seconds] = row
+    return found
+
+
+def keep(found: Row) -> Row:
+    """Write a row to the others at once, and return it."""
+    KEPT.parent.mkdir(exist_ok=True)
+    with KEPT.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(found)) + "\n")
+    return found
+
+
 def load_of(app: App) -> Workload | dict[str, Workload]:
     """Return the live load of an app: its lower rate, and from the step on three times as much."""
     from dspkit.workload import Jump
@@ -89,6 +130,7 @@ def row(app: str, name: str, where: str, history: History, note: str = "") -> Ro
     last = sum(lags[-LOOK:]) / LOOK
     falls = last < sum(lags[-2 * LOOK : -LOOK]) / LOOK or last < seen[-1].source_rate
     top = seen[lags.index(max(lags))].t
+    crossing, calm = _crossing(history), [s.latency.p50 for s in seen[-LOOK:] if s.latency]
     return Row(
         app,
         name,
@@ -101,6 +143,20 @@ def row(app: str, name: str, where: str, history: History, note: str = "") -> Ro
         falls,
         " ".join(f"{n} {k}" for n, k in seen[-1].deployment.parallelism.items()),
         note,
+        crossing,
+        median(calm) if crossing is not None and calm else None,
+    )
+
+
+def _crossing(history: History) -> float | None:
+    """Return the records/s between workers over the last windows, by the places that the deployment names."""
+    from dspkit.placement.distributed_storm import traffic
+
+    last = [s.snapshot for s in history[-LOOK:]]
+    if not all(len(s.deployment.placement) == s.deployment.instances for s in last):
+        return None
+    return fmean(
+        traffic(history.topology, s.deployment.parallelism, s.edge_rates, s.deployment.placement) for s in last
     )
 
 
@@ -129,51 +185,85 @@ def _spark() -> Any:
 
 
 def live(app: App, name: str, seconds: float) -> tuple[Row, History]:
-    """Return the row of a live run; policies that add machines get a cluster of two workers."""
+    """Return the row of a live run; policies that add machines or choose places get a cluster of their own."""
+    from dspkit.spark import SparkCluster
     from dspkit.spark.runtime import session
 
     settings: dict[str, Any] = {"window_s": WINDOW_S}
-    if promise_of(name) == "on demand":
+    if promise_of(name) in ("on demand", "places"):
         if _spark.cache_info().currsize:
             session.stop(_spark())
             _spark.cache_clear()
-        settings["workers"] = 2
     else:
         settings["spark"] = _spark()
-    with app.spark(load_of(app), **settings) as job:
+    with ExitStack() as stack:
+        if promise_of(name) == "on demand":
+            settings["workers"] = 2
+        elif promise_of(name) == "places":
+            settings["master"] = stack.enter_context(SparkCluster.local(3, CORES, memory="512m", delays=FAR))
+        job = stack.enter_context(app.spark(load_of(app), **settings))
         return ran(app, name, "live", job, seconds)
 
 
+def simulated(app: App, name: str, fitted: App, seconds: float) -> Row:
+    """Return the row of the same run on the fitted simulator, whose nodes are as far apart as the workers."""
+    from dspkit.simulator import Link, Node
+
+    if promise_of(name) == "places":
+        nodes = {f"worker-{i}": Node(cores=CORES) for i in (1, 2, 3)}
+        links = {pair: Link(delay_s=seconds) for pair, seconds in FAR.items()}
+        fitted = replace(fitted, plant=replace(fitted.plant, nodes=nodes, links=links))
+    with fitted.simulator(load_of(app), window_s=WINDOW_S) as backend:
+        return ran(app, name, "simulated", backend, seconds)[0]
+
+
 def rows(
-    apps: Sequence[str], policies: Sequence[str], seconds: float = SECONDS, simulated: bool = True
+    apps: Sequence[str],
+    policies: Sequence[str],
+    seconds: float = SECONDS,
+    *,
+    beside: bool = True,
+    fresh: bool = False,
 ) -> Iterator[Row]:
-    """Yield the rows of these apps and policies; the simulator of an app is fitted to its live run of DS2."""
+    """Yield the rows of these apps and policies, `beside` those of the simulator, fitted to the app's run of DS2.
+
+    Rows that are kept are not measured again, unless `fresh`.
+    """
     from dspkit.apps import get
 
+    known = {} if fresh else kept()
     for app_name in apps:
-        app, plan = get(app_name)().as_live(), list(policies)
-        if simulated:  # the fit needs this run
-            plan = ["ds2", *(name for name in plan if name != "ds2")]
-        fitted: App | None = None
-        for name in plan:
-            found, history = live(app, name, seconds)
-            if name in policies:
-                yield found
-            if simulated and fitted is None:
-                fitted = app.fitted(history[3:])
-            if simulated and fitted is not None and name in policies:
-                with fitted.simulator(load_of(app), window_s=WINDOW_S) as backend:
-                    yield ran(app, name, "simulated", backend, seconds)[0]
+        app, fitted = get(app_name)().as_live(), None
+        for name in policies:
+            at = (app.name, name)
+            if (found := known.get((*at, "live", seconds))) is None:
+                found, history = live(app, name, seconds)
+                found = keep(replace(found, seconds=seconds, code=code()))
+                if name == "ds2" and beside:
+                    fitted = app.fitted(history[3:])
+            yield found
+            if not beside:
+                continue
+            if (found := known.get((*at, "simulated", seconds))) is None:
+                if fitted is None:
+                    fitted = app.fitted(live(app, "ds2", seconds)[1][3:])
+                found = keep(replace(simulated(app, name, fitted, seconds), seconds=seconds, code=code()))
+            yield found
 
 
 def table(found: Iterable[Row]) -> str:
     """Return the rows as a Markdown table."""
-    head = ("app", "policy", "where", "first decision", "decisions", "lag stops growing", "lag at the end", "runs")
+    head = (
+        "app", "policy", "where", "first decision", "decisions", "lag stops growing", "lag at the end",
+        "between workers", "latency", "runs",
+    )  # fmt: skip
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     for r in found:
         first, top = (("-" if x is None else f"{x:.0f} s") for x in (r.first_decision_s, r.lag_stops_growing_s))
         lag = "-" if r.lag_at_end is None else f"{r.lag_at_end:,.0f}{'' if r.falls else ', grows'}"
-        cells = (r.app, r.policy, r.where, first, str(r.decisions), top, lag, r.runs or r.note)
+        crossing = "-" if r.crossing is None else f"{r.crossing:,.0f}/s"
+        latency = "-" if r.latency_s is None else f"{1e3 * r.latency_s:.0f} ms"
+        cells = (r.app, r.policy, r.where, first, str(r.decisions), top, lag, crossing, latency, r.runs or r.note)
         lines.append(" | ".join(cells))
     return "\n".join(f"| {line} |" for line in lines) + "\n"
 
@@ -205,6 +295,20 @@ def share_of_requests_carried_out() -> Claim:
     return _share(found, [r for r in found if r.decisions])
 
 
+def share_of_places_as_predicted() -> Claim:
+    """The share of live runs of policies that choose places that end with the simulator's traffic or latency."""
+    found = [r for r in _everything() if r.promise == "places" and not r.note]
+    there = {(r.app, r.policy): r for r in found if r.where == "simulated"}
+    runs = [r for r in found if r.where == "live" and (r.app, r.policy) in there]
+    return _share(runs, [r for r in runs if as_predicted(r, there[r.app, r.policy])])
+
+
+def as_predicted(live: Row, simulated: Row) -> bool:
+    """Return whether traffic or latency of a live run is within a quarter of the simulator's."""
+    pairs = ((live.crossing, simulated.crossing), (live.latency_s, simulated.latency_s))
+    return any(a is not None and b is not None and abs(a - b) <= AS_PREDICTED * b for a, b in pairs)
+
+
 def main() -> None:
     """Measure a part, and print it row by row."""
     from dspkit import policies
@@ -214,12 +318,13 @@ def main() -> None:
     asks.add_argument("--policies", default=",".join(sorted(policies.available())))
     asks.add_argument("--seconds", type=float, default=SECONDS)
     asks.add_argument("--no-simulated", dest="simulated", action="store_false")
+    asks.add_argument("--fresh", action="store_true", help="measure again what is kept")
     told = asks.parse_args()
-    found = []
-    for made in rows(told.apps.split(","), told.policies.split(","), told.seconds, told.simulated):
-        found.append(made)
+    chosen = told.apps.split(","), told.policies.split(",")
+    for made in rows(*chosen, told.seconds, beside=told.simulated, fresh=told.fresh):
         print(json.dumps(asdict(made)), flush=True)
-    print(table(found))
+    TABLE.write_text(table(kept().values()), encoding="utf-8")
+    print(TABLE.read_text("utf-8"))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ hold on a busy machine; records/s and latency do so on a quiet one only.
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from benchmarks import Claim, _four
@@ -102,3 +104,14 @@ def cores_at_10k_with_4() -> Claim:
 def latency_p50_at_10k_ms() -> Claim:
     """Median age at the sink at 10,000 records/s, one instance per operator."""
     return Claim(_measured(LIGHT)[1]["p50"], "ms", 20.0, "lower", _detail(LIGHT, "p50", "p99"))
+
+
+def frame_after_four_hops() -> Claim:
+    """Mean records that the last operator gets at once, ten instances each and 200,000 records/s."""
+    with tempfile.TemporaryDirectory() as folder:
+        with _four.job(200_000.0, 10, Path(folder), window_s=5.0, epoch_s=5.0) as job:
+            for _ in range(4):
+                last = job.observe()
+        lines = [line.split() for file in Path(folder).iterdir() for line in file.read_text().splitlines()]
+    frames, records = (sum(int(line[i]) for line in lines) for i in (0, 1))
+    return Claim(records / frames, "records", 500, detail={"load": _four.load(), "per_s": last.throughput or 0.0})

@@ -1,12 +1,14 @@
-"""The command line: `python -m dspkit report FILE`, `python -m dspkit cite NAME`."""
+"""The command line: `python -m dspkit report FILE`, `python -m dspkit doctor LOG`, `python -m dspkit cite NAME`."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from . import __version__
 from .core import DspkitError
@@ -14,6 +16,8 @@ from .core import DspkitError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, or 2 with one line on stderr after an error.
+
+    `doctor` returns 1 if the query is in one of the states of `--fail-if`.
 
     Parameters
     ----------
@@ -31,14 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        args.run(args)
+        code = args.run(args)
     except DspkitError as error:
         print(f"dspkit: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("dspkit: stopped", file=sys.stderr)
         return 130
-    return 0
+    return int(code or 0)
 
 
 def _report(args: argparse.Namespace) -> None:
@@ -57,6 +61,28 @@ def _cite(args: argparse.Namespace) -> None:
     from .core.references import cite
 
     print(cite(args.names or None))
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from . import loaders
+    from .spark import attach
+
+    remote = str(args.source).startswith(("http://", "https://"))
+    loader = loaders.SparkRest(args.source, query=args.query) if remote else _recorded(args)
+    told = attach(loader).doctor()
+    print(told.to_json() if args.json else told)
+    return int(told.state in args.fail_if)
+
+
+def _recorded(args: argparse.Namespace) -> Any:
+    """Return the loader of a file: an event log, or lines of progress."""
+    from . import loaders
+
+    with contextlib.suppress(OSError), open(args.source, "rb") as file:
+        head = file.read(4096)
+        if head.lstrip().startswith(b"{") and b'"Event"' not in head and b'"batchId"' in head:
+            return loaders.SparkProgress(args.source, query=args.query, parallelism=args.slots)
+    return loaders.SparkEventLog(args.source, query=args.query)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,8 +106,22 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="NAME", help="reference keys; none: dspkit and the systems it rebuilds"
     )
     cite.set_defaults(run=_cite)
+    doctor = commands.add_parser(
+        "doctor",
+        help="diagnose a Structured Streaming query from its event log, its progress or its REST API",
+        description="Print the state of a Spark Structured Streaming query, the cause, and settings to paste. The exit "
+        "code is 0, 1 if the state is one of --fail-if, or 2 after an error.",
+    )
+    doctor.add_argument("source", metavar="LOG_OR_URL", help="an event log, lines of progress, or http://HOST:4040")
+    doctor.add_argument("--fail-if", nargs="+", default=[], metavar="STATE", choices=STATES, help=", ".join(STATES))
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    doctor.add_argument("--query", metavar="ID", help="the id of the query, if there are several")
+    doctor.add_argument("--slots", type=int, default=1, metavar="N", help="slots of the cluster, for lines of progress")
+    doctor.set_defaults(run=_doctor)
     return parser
 
+
+STATES = ("idle", "keeps up", "behind", "unhealthy", "stuck", "ended", "unknown")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -44,15 +44,15 @@ def near(printed: str, ours: Any) -> bool:
     if known is None or isinstance(ours, str):
         return str(ours).strip().lower() == printed.strip().lower()
     number, to, sign, half = known
-    ours = float(ours)
+    mine = float(ours)
     if sign in ("<", ">"):
-        return ours < number if sign == "<" else ours > number
+        return mine < number if sign == "<" else mine > number
     if sign in ("<=", ">="):
-        return ours <= number + half if sign == "<=" else ours >= number - half
+        return mine <= number + half if sign == "<=" else mine >= number - half
     if to is not None:
         low, high = sorted((number, to))
-        return low - half - NEAR * abs(low) <= ours <= high + half + NEAR * abs(high)
-    return abs(ours - number) <= max(half, NEAR * abs(number))
+        return low - half - NEAR * abs(low) <= mine <= high + half + NEAR * abs(high)
+    return abs(mine - number) <= max(half, NEAR * abs(number))
 
 
 def classify(printed: Any, ours: Any, basis: str = "", *, ordered: bool = False) -> str:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import ast
 import csv
+import json
 import operator
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -23,7 +25,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dspkit.core import ArgumentError, FileError, files
+from dspkit.core import ArgumentError, DspkitError, FileError, files
 
 from . import page
 from .classes import CLASSES, classify, digits
@@ -71,8 +73,11 @@ class LedgerRow(NamedTuple):
         return self.place.startswith("abstract")
 
 
-def value(key: str) -> Any:
-    """Return the value of an expression over the committed results.
+Data = Mapping[str, Mapping[str, Any]]  # of each section its parts
+
+
+def value(key: str, data: Data | None = None) -> Any:
+    """Return the value of an expression over the committed results, or over `data`.
 
     Examples
     --------
@@ -82,7 +87,7 @@ def value(key: str) -> Any:
     found: list[Any] = []
 
     def take(match: re.Match[str]) -> str:
-        found.append(_at(*match.groups(), key=key))
+        found.append(_at(*match.groups(), key=key, data=data))
         return f"v{len(found) - 1}"
 
     try:
@@ -104,9 +109,41 @@ def _computed(node: ast.expr, found: Sequence[Any], key: str) -> Any:
     raise ArgumentError(f"{key!r}", expected="paths, numbers, + - * /", fix="correct it")
 
 
-def _at(section: str, part: str, filters: str | None, column: str | None, aggregate: str | None, *, key: str) -> Any:
+def remake(key: str) -> Any:
+    """Compute the parts of an expression again and return its value; the committed results are unchanged.
+
+    Examples
+    --------
+    >>> round(remake("{worked:values[name=slots saved, up]#value}"), 2)
+    36.71
+    """
+    made: dict[str, dict[str, Any]] = {}
+    for section, part, *_ in PATH.findall(key):
+        name, parts = part.split(" > ")[0].strip(), made.setdefault(section, {})
+        if name not in parts:
+            parts[name] = page.plain(page.section(section).parts[name]())
+    return value(key, made)
+
+
+def expected_s(key: str) -> float:
+    """Return the seconds that the parts of an expression took the last time."""
+    parts = {(section, part.split(" > ")[0].strip()) for section, part, *_ in PATH.findall(key)}
+    return sum(float(page.results(section)[part]["seconds"]) for section, part in parts)
+
+
+def _at(
+    section: str, part: str, filters: str | None, column: str | None, aggregate: str | None, *, key: str,
+    data: Data | None,
+) -> Any:  # fmt: skip
     name, *inside = (p.strip() for p in part.split(" > "))
-    data = _data(section).get(name)
+    found = (_data(section) if data is None else data.get(section, {})).get(name)
+    return _in(found, inside, filters, column, aggregate, section=section, key=key)
+
+
+def _in(
+    data: Any, inside: Sequence[str], filters: str | None, column: str | None, aggregate: str | None, *, section: str,
+    key: str,
+) -> Any:  # fmt: skip
     for step in inside:
         data = data.get(step) if isinstance(data, Mapping) else None
     if data is None:
@@ -314,6 +351,20 @@ def write() -> Path:
     """Write docs/ledger.md and the counts in README; return the path of the former."""
     forget()
     counted = readme(README.read_text(encoding="utf-8"))
-    for path, told in ((PAGE, text()), (README, counted)):
-        files.write_atomically(path, lambda p, told=told: p.write_text(told, encoding="utf-8"), overwrite=True)
+    files.write_atomically(PAGE, lambda p: p.write_text(text(), encoding="utf-8"), overwrite=True)
+    files.write_atomically(README, lambda p: p.write_text(counted, encoding="utf-8"), overwrite=True)
     return PAGE
+
+
+def main() -> None:
+    """Print the value of an expression, made again, as JSON: `python -m reproduction.ledger "{section:part...}"`."""
+    if len(sys.argv) != 2:
+        sys.exit(f"got {len(sys.argv) - 1} arguments; expected one expression; quote it")
+    try:
+        sys.stdout.write(json.dumps(page.plain(remake(sys.argv[1]))) + "\n")
+    except DspkitError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

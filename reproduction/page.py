@@ -174,7 +174,7 @@ def page() -> str:
     return "\n\n".join((head, *map(render, names()))) + "\n"
 
 
-def typed_in(tree: ast.AST) -> list[ast.expr]:
+def typed_in(tree: ast.AST) -> list[ast.Constant]:
     """Return the literals that are passed as ours to a `Row`; "not modelled" is none."""
     found = []
     for node in ast.walk(tree):

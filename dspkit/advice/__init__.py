@@ -74,6 +74,12 @@ def advise(
     history, problems = _read(history_or_loader)
     if target_latency_s is not None:
         number(target_latency_s, "target_latency_s", 0, above=True, fix="pass seconds, as in 0.5, or leave it out")
+    if history.about.get("application") == "batch":
+        raise MetricError(
+            "the log of a batch application, in which no streaming query ran",
+            expected="a job into which records keep flowing",
+            fix="its jobs end by themselves, so that no rate has to be kept up with and there is nothing to advise",
+        )
     engine = engine_of(history, engine)
     found = evidence(history)
     needed = needs(history.topology, found.windows)

@@ -259,7 +259,10 @@ def _bottleneck(advice: Advice) -> list[str]:
             if whole.value is not None
             else ""
         )
-        return [" ".join(filter(None, (first, room))), *said]
+        windows = advice.evidence.windows
+        between = sum(s.commit_s for s in windows) / sum(s.window_s for s in windows)
+        rest = f"Planning and committing batches take another {between:.0%} of the time." if between > 0.05 else ""
+        return [" ".join(filter(None, (first, room, rest))), *said]
     if over:
         return [f"{name} is the bottleneck{how}{drawn}: its load is {percent_interval(load)} of its capacity.", *said]
     among = " of those with known load" if needs.unknown else ""

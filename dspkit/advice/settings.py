@@ -117,7 +117,11 @@ def _spark(topology: Topology, target: Deployment, execution: str) -> EngineSett
             notes.append(
                 f"one number for all shuffles; a stage of another width needs a repartition(n) before it: {each}"
             )
-        notes.append("a stateful query keeps the number of its checkpoint: start it from a new one")
+        notes.append(
+            "a stateful query keeps the number of its checkpoint: dspkit.spark.attach(query).tasks(k) runs it in fewer "
+            "tasks at once; for another number stop it and repartition the checkpoint (Spark 4.2 and later), or "
+            "start from a new one (before 4.2)"
+        )
     lines.append(f"spark.executor.instances      {math.ceil(slots / 4)}")
     lines.append("spark.executor.cores          4")
     notes.append(f"{slots} slots are needed: executors times cores, in any split")

@@ -45,7 +45,7 @@ from .parameters import (
     thresholds,
 )
 from .policy import Backend, BackendBase, Decision, Policy, PolicyKnobs, Step
-from .recovery import Recovery, recoveries
+from .recovery import Recovery, RecoveryWatch, recoveries
 from .topology import (
     Deployment,
     Edge,
@@ -94,6 +94,7 @@ __all__ = [
     "Policy",
     "PolicyKnobs",
     "Recovery",
+    "RecoveryWatch",
     "Snapshot",
     "Step",
     "Topology",

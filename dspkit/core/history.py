@@ -541,6 +541,7 @@ def _schema() -> pa.Schema:
         + [("source_rates", pa.map_(text, number)), ("nodes", pa.map_(text, number))]
         + [("edge_rates", pa.list_(pa.struct([("start", text), ("end", text), ("rate", number)])))]
         + [("last_selectivities", pa.list_(pa.struct([("start", text), ("end", text), ("selectivity", number)])))]
+        + [("delays", pa.list_(pa.struct([("start", text), ("end", text), ("delay_s", number)])))]
         + [("decision", pa.struct([("deployment", deployment), ("why", text)]))]
     )
 
@@ -560,6 +561,7 @@ def _row(step: Step) -> dict[str, Any]:
         "last_selectivities": [
             {"start": u, "end": v, "selectivity": value} for (u, v), value in s.last_selectivities.items()
         ],
+        "delays": [{"start": u, "end": v, "delay_s": seconds} for (u, v), seconds in s.delays.items()],
         "decision": step.decision
         and {"deployment": _pack(step.decision.deployment), "why": json.dumps(step.decision.why)},
     }
@@ -572,8 +574,9 @@ def _step(row: dict[str, Any], allowance: untrusted.Allowance) -> Step:
     for name in ("latency", "event_latency"):
         row[name] = row[name] and Latency(**row[name])
     row["edge_rates"] = {(e["start"], e["end"]): e["rate"] for e in row["edge_rates"]}
-    if (last := row.get("last_selectivities")) is not None:  # older files have none
-        row["last_selectivities"] = {(e["start"], e["end"]): e["selectivity"] for e in last}
+    for name, value in (("last_selectivities", "selectivity"), ("delays", "delay_s")):  # older files have none
+        if (given := row.get(name)) is not None:
+            row[name] = {(e["start"], e["end"]): e[value] for e in given}
     why = decision and Decision(_unpack(decision["deployment"], allowance), _mapping(decision["why"], "why", allowance))
     return Step(snapshot=Snapshot(**row), decision=why, **own)
 

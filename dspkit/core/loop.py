@@ -16,11 +16,14 @@ from .history import History, changes, why_text
 from .metrics import Snapshot
 from .parameters import call
 from .policy import Backend, Decision, Policy, PolicyError, PolicyKnobs, Step, check_needs, words
+from .recovery import Recovery, RecoveryWatch
 from .topology import Deployment, Topology
 from .validation import choice
 
 REFUSED = ("raise", "skip")  # what becomes of a run whose decision cannot be deployed
 log = logging.getLogger("dspkit")
+
+LONGEST_CHANGE_S = 300.0  # a change that takes longer is not waited for: it may never be over
 
 
 def control_loop(
@@ -101,16 +104,27 @@ def _mape(
     waiting = min(after.settling, settle) if after else 0
     expected = after.deployment if after else None
     before = after.snapshot if after else None
+    watch = RecoveryWatch()
+    equal_t: float | None = None  # end of the last window with the deployment that was asked for
     for index in count(first) if steps is None else range(first, first + steps):
         snapshot = backend.observe()
         if snapshot is None:
             return
         _known(snapshot, backend.topology)
-        before = snapshot = snapshot.following(before, backend.topology.edges)
+        snapshot = snapshot.following(before, backend.topology.edges)
+        watch = watch.after(snapshot)
+        watch = watch._replace(found=watch.found[-1:])
+        before = snapshot = _with_last_change(snapshot, watch.last, before)
         if expected not in (None, snapshot.deployment):
             waiting = settle  # the deployment was changed from outside
         decision, rescaled = None, False
-        if waiting:
+        if not backend.knobs or backend.deployment == snapshot.deployment:
+            equal_t = snapshot.t
+        elif equal_t is None:
+            equal_t = snapshot.t - snapshot.window_s
+        if snapshot.t - equal_t <= LONGEST_CHANGE_S and equal_t < snapshot.t:
+            waiting = settle  # a change is still being carried out: the policy would ask for it again
+        elif waiting:
             waiting -= 1
         else:
             where = f"{policy.name!r} in window {index} (t = {snapshot.t:g} s) on {type(backend).__name__}"
@@ -128,6 +142,15 @@ def _mape(
         step = Step(index, snapshot, decision, rescaled, waiting, state)
         expected = step.deployment
         yield step
+
+
+def _with_last_change(snapshot: Snapshot, last: Recovery | None, before: Snapshot | None) -> Snapshot:
+    """Return the snapshot with the cost of the last change, which may be that of an earlier run's end."""
+    if last is not None:
+        return replace(snapshot, last_change_t=last.t, last_change_s=max(last.downtime_s, last.lost_s))
+    if before is not None and before.last_change_t is not None:
+        return replace(snapshot, last_change_t=before.last_change_t, last_change_s=before.last_change_s)
+    return snapshot
 
 
 def _answer(returned: Any, where: str) -> tuple[Any, Decision]:

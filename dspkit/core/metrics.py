@@ -216,6 +216,13 @@ class Snapshot:
     last_selectivities : mapping
         Selectivities by edge as they were last measured before this window, for edges along which this window measured
         none; None where there has been no measurement yet. The control loop fills it in.
+    delays : mapping
+        Delay in seconds by pair of nodes, as half of the least round trip between them in the last seconds; a pair is
+        listed once, and those that were not measured are missing.
+    last_change_t, last_change_s : float, optional
+        When the last change of the deployment began that is over, and what it cost until the former throughput was
+        back (`recoveries`): the seconds without processing, or those that the former throughput would have needed for
+        what was not processed, if they are more. None before. The control loop fills them in.
     execution : {"pipelined", "micro-batch"}
         Whether operators work at the same time, so that the slowest limits the job, or take turns as stages of a
         micro-batch, so that their times add up.
@@ -243,9 +250,12 @@ class Snapshot:
     execution: str = "pipelined"
     commit_s: float = 0.0
     last_selectivities: Mapping[Edge, float | None] = field(default_factory=FrozenMap)
+    delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap)
+    last_change_t: float | None = None
+    last_change_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("operators", "source_rates", "edge_rates", "nodes", "last_selectivities"):
+        for name in ("operators", "source_rates", "edge_rates", "nodes", "last_selectivities", "delays"):
             object.__setattr__(self, name, FrozenMap(getattr(self, name)))
         _check_numbers(self, "t", "window_s", "throughput", "lag", "downtime_s", "commit_s")
         if not (self.window_s > 0 and self.downtime_s + self.commit_s <= self.window_s * (1 + _ROUNDING)):
@@ -255,10 +265,13 @@ class Snapshot:
                 fix="report each window by itself, and each stop as one of the two",
             )
         choice(self.execution, "execution", EXECUTIONS, error=MetricError)
+        for name in ("last_change_t", "last_change_s"):
+            if getattr(self, name) is not None:
+                _check_numbers(self, name)
         for edge, value in self.last_selectivities.items():
             if value is not None:
                 _check_value(f"last_selectivities[{edge!r}]", value)
-        for name in ("source_rates", "edge_rates", "nodes"):
+        for name in ("source_rates", "edge_rates", "nodes", "delays"):
             for key, value in getattr(self, name).items():
                 _check_value(f"{name}[{key!r}]", value)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from .errors import ArgumentError
 from .metrics import Snapshot
+from .topology import Deployment
 
 BACK_AT = 0.9  # share of the former throughput, or of a smaller load, that counts as recovered
 
@@ -43,6 +44,78 @@ class Recovery(NamedTuple):
     lost_s: float
 
 
+class RecoveryWatch(NamedTuple):
+    """The changes and failures so far, of which the last one may still be in progress.
+
+    Parameters
+    ----------
+    found : tuple of Recovery
+        The changes and failures.
+    under_way : bool
+        Whether throughput is not yet back after the last one.
+    former : float
+        Throughput of the last window before it.
+    deployment : Deployment, optional
+        The deployment of the last window.
+    stopped : bool
+        Whether there was downtime in the last window.
+
+    last : Recovery, optional
+        The last change that is over.
+
+    Examples
+    --------
+    >>> from dspkit import apps
+    >>> RecoveryWatch().after(apps.star().simulator().observe()).found
+    ()
+    """
+
+    found: tuple[Recovery, ...] = ()
+    under_way: bool = False
+    former: float = 0.0
+    deployment: Deployment | None = None
+    stopped: bool = False
+    last: Recovery | None = None
+
+    def after(self, s: Snapshot) -> RecoveryWatch:
+        """Return the same with one more window.
+
+        Parameters
+        ----------
+        s : Snapshot
+            The window.
+
+        Examples
+        --------
+        >>> from dspkit import apps
+        >>> job = apps.word_count().simulator()
+        >>> watch = RecoveryWatch().after(job.observe())
+        >>> job.deploy(job.deployment.scaled({"count": 2}))
+        >>> [r.changed for r in watch.after(job.observe()).found]
+        [True]
+        """
+        found, under_way = list(self.found), self.under_way
+        changed = self.deployment is not None and s.deployment != self.deployment
+        if changed and under_way and not found[-1].changed and self.stopped:
+            found[-1] = found[-1]._replace(changed=True)  # its records took windows to drain
+        elif changed or (s.downtime_s > 0 and not under_way):
+            found.append(Recovery(s.t - s.window_s, changed, 0.0, None, 0.0))
+            under_way = True
+        if under_way:
+            goal, now = min(self.former, s.source_rate), found[-1]
+            back = s.throughput >= BACK_AT * goal
+            missed = max(0.0, 1 - s.throughput / goal) * s.window_s if goal > 0 else 0.0
+            found[-1] = now._replace(
+                downtime_s=now.downtime_s + s.downtime_s,
+                recovery_s=s.t - now.t if back else None,
+                lost_s=now.lost_s + missed,
+            )
+            under_way = not back
+        former = self.former if under_way else s.throughput
+        last = found[-1] if found and found[-1].changed and not under_way else self.last
+        return RecoveryWatch(tuple(found), under_way, former, s.deployment, s.downtime_s > 0, last)
+
+
 def recoveries(snapshots: Iterable[Snapshot]) -> list[Recovery]:
     """Return the changes and failures of a run, each with the time until the former throughput was back.
 
@@ -61,30 +134,10 @@ def recoveries(snapshots: Iterable[Snapshot]) -> list[Recovery]:
     >>> [(r.t, r.changed) for r in recoveries(step.snapshot for step in steps)]
     [(10.0, True)]
     """
-    found: list[Recovery] = []
-    last: Snapshot | None = None
-    former, under_way = 0.0, False
-    for s in snapshots:
-        changed = last is not None and s.deployment != last.deployment
-        if changed and under_way and not found[-1].changed and last is not None and last.downtime_s > 0:
-            found[-1] = found[-1]._replace(changed=True)  # its records took windows to drain
-        elif changed or (s.downtime_s > 0 and not under_way):
-            found.append(Recovery(s.t - s.window_s, changed, 0.0, None, 0.0))
-            under_way = True
-        if under_way:
-            goal, now = min(former, s.source_rate), found[-1]
-            back = s.throughput >= BACK_AT * goal
-            missed = max(0.0, 1 - s.throughput / goal) * s.window_s if goal > 0 else 0.0
-            found[-1] = now._replace(
-                downtime_s=now.downtime_s + s.downtime_s,
-                recovery_s=s.t - now.t if back else None,
-                lost_s=now.lost_s + missed,
-            )
-            under_way = not back
-        if not under_way:
-            former = s.throughput
-        last = s
-    return found
+    watch = RecoveryWatch()
+    for snapshot in snapshots:
+        watch = watch.after(snapshot)
+    return list(watch.found)
 
 
 def convergence_s(

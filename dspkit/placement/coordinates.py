@@ -29,12 +29,13 @@ oscillate for ever if $\\gamma\\Lambda \\ge 2$; here a step is at most $1/\\Lamb
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import ArgumentError
+from ..core import ArgumentError, FrozenMap
 from ..core.typing import Array
 from ..core.validation import number, whole
 
@@ -134,6 +135,78 @@ def embedding_error(points: Array, delays: Array) -> float:
     if not pairs.any():
         return 0.0
     return float(np.median(np.abs(foretold - true)[pairs] / true[pairs]))
+
+
+class DelaySpace(NamedTuple):
+    """Delays between nodes that pings have measured so far, and Vivaldi's coordinates for pairs without pings.
+
+    For a pair that never pings, the distance is an estimate only: springs without it may rest in a fold of the plane.
+
+    Parameters
+    ----------
+    measured : mapping
+        Delay in seconds by pair of nodes, as it was measured last.
+    points : mapping
+        Coordinate by node, in milliseconds.
+
+    Examples
+    --------
+    >>> line = {("a", "b"): 0.01, ("b", "c"): 0.02}
+    >>> space = DelaySpace()
+    >>> for _ in range(50):
+    ...     space = space.watch(line)
+    >>> space.delay_s("a", "b"), 0.005 < space.delay_s("a", "c") < 0.035, space.delay_s("a", "d")
+    (0.01, True, None)
+    """
+
+    measured: Mapping[tuple[str, str], float] = FrozenMap()
+    points: Mapping[str, Coordinate] = FrozenMap()
+
+    def watch(self, delays: Mapping[tuple[str, str], float]) -> DelaySpace:
+        """Return the space after these pings, of which each moves the coordinates of both nodes.
+
+        Parameters
+        ----------
+        delays : mapping
+            Delay in seconds by pair of nodes, as in `Snapshot.delays`.
+
+        Examples
+        --------
+        >>> DelaySpace().watch({("a", "b"): 0.01}).delay_s("b", "a")
+        0.01
+        """
+        points = dict(self.points)
+        for (a, b), seconds in delays.items():
+            one, other = points.get(a, Coordinate()), points.get(b, Coordinate())
+            # A direction of its own for each pair: nodes that begin at one point would else stay on one line.
+            random = np.random.default_rng([*a.encode(), 0, *b.encode()])
+            points[a], points[b] = (
+                update(one, other, 1e3 * seconds, random=random),
+                update(other, one, 1e3 * seconds, random=random),
+            )
+        return DelaySpace(FrozenMap({**self.measured, **delays}), FrozenMap(points))
+
+    def delay_s(self, a: str, b: str, *, pinged: bool = True) -> float | None:
+        """Return the delay between two nodes: as measured, or else their distance; None if a node is unknown.
+
+        Parameters
+        ----------
+        a, b : str
+            The nodes.
+        pinged : bool
+            Whether a measured delay is preferred to the distance.
+
+        Examples
+        --------
+        >>> DelaySpace().watch({("a", "b"): 0.01}).delay_s("a", "c") is None
+        True
+        """
+        measured = self.measured.get((a, b), self.measured.get((b, a)))
+        if a == b or (pinged and measured is not None):
+            return 0.0 if a == b else measured
+        if a in self.points and b in self.points:
+            return self.points[a].distance(self.points[b]) / 1e3
+        return None
 
 
 MOST_STEPS = 10_000

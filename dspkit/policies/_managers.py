@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..core import ArgumentError, Deployment, FrozenMap, Snapshot
 from ..etp import counting
+from ..placement.coordinates import DelaySpace
 
 NEAREST_S = 1e-3  # lower bound of delays
 
@@ -134,9 +135,9 @@ def known_nodes(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted({*snapshot.nodes, *snapshot.deployment.placement.values()}, key=counting))
 
 
-def freeze_tables(policy: Any) -> None:
-    """Check `delays` and `state_bytes` of a new policy, and replace them by immutable copies."""
-    for name in ("delays", "state_bytes"):
+def freeze_tables(policy: Any, *names: str) -> None:
+    """Check these tables of a new policy, `delays` and `state_bytes` by default, and replace them by frozen copies."""
+    for name in names or ("delays", "state_bytes"):
         values = getattr(policy, name)
         if not isinstance(values, Mapping) or not all(
             isinstance(v, (int, float)) and 0 <= v < math.inf for v in values.values()
@@ -145,9 +146,15 @@ def freeze_tables(policy: Any) -> None:
         object.__setattr__(policy, name, FrozenMap(values))
 
 
-def delay(delays: Mapping[tuple[str, str], float], a: str, b: str) -> float:
-    """Return the delay between two nodes, which is symmetric unless both directions are listed."""
-    return delays.get((a, b), delays.get((b, a), NEAREST_S))
+def delay(delays: Mapping[tuple[str, str], float], a: str, b: str, space: DelaySpace | None = None) -> float:
+    """Return the delay between two nodes, which is symmetric unless both directions are listed.
+
+    For a pair that is not listed, it is that of the `space` of pings, and otherwise the least.
+    """
+    if (given := delays.get((a, b), delays.get((b, a)))) is not None:
+        return given
+    found = None if space is None else space.delay_s(a, b)
+    return NEAREST_S if found is None else found
 
 
 def applied(

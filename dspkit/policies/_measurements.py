@@ -7,14 +7,16 @@ look bearable. So each signal has a choice that sees the overload anyway, which 
 
 from __future__ import annotations
 
-from statistics import fmean
-from typing import NamedTuple
+from dataclasses import replace
+from statistics import fmean, median
+from typing import NamedTuple, Self
 
-from ..core import Deployment, Latency, OperatorMetrics, Snapshot, knob
+from ..core import Deployment, Latency, OperatorMetrics, PolicyKnobs, Snapshot, knob
 from ..etp import held_back
 
 SIGNALS = ("auto", "cpu", "busy")
 LOADS = ("demand", "arrivals")
+CHANGES = 9  # that the cost of a change is learned from
 
 
 def signal_knob() -> str:
@@ -75,6 +77,62 @@ def arrivals(snapshot: Snapshot, load: str = "demand") -> dict[str, float]:
     if load == "demand" and held_back(snapshot):
         measured |= {name: rate for name, rate in snapshot.demand.items() if name in measured}
     return measured
+
+
+class ChangeCost(NamedTuple):
+    """The cost of the changes that a policy decided, beside its model: the time lost until the former rate was back.
+
+    `error_s` is the median difference over the last changes, by which the model's time for any change is off.
+    """
+
+    counted_t: float | None = None  # begin of the last change that is over
+    predicted_s: float | None = None  # of the change that was decided last
+    errors: tuple[float, ...] = ()
+
+    def after(self, snapshot: Snapshot) -> ChangeCost:
+        """Return the costs with one more window."""
+        t, seconds = snapshot.last_change_t, snapshot.last_change_s
+        if t is None or seconds is None or t == self.counted_t:
+            return self
+        if self.predicted_s is None:  # a change by hand
+            return self._replace(counted_t=t)
+        return ChangeCost(t, None, (*self.errors, seconds - self.predicted_s)[-CHANGES:])
+
+    @property
+    def error_s(self) -> float:
+        """Seconds to add to the model's."""
+        return median(self.errors) if self.errors else 0.0
+
+
+def change_cost_knob() -> str:
+    """Return the knob for the source of a change's cost."""
+    made: str = knob(
+        "model",
+        "seconds that any change takes: given, or corrected by those that were lost in the changes so far (measured)",
+        choices=("model", "measured"),
+        source="model, nardelli",
+    )
+    return made
+
+
+class LearnsChangeCost(PolicyKnobs):
+    """Base class of policies with a knob `change_cost`: in their live preset the cost of a change is measured."""
+
+    def live(self, seconds: float = 120.0) -> Self:
+        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
+
+        Parameters
+        ----------
+        seconds : float
+            Length of the live run.
+
+        Examples
+        --------
+        >>> from dspkit.policies.edrp import EDRP
+        >>> EDRP().live(120).change_cost, EDRP().live(120).decision_interval_s
+        ('measured', 6.0)
+        """
+        return replace(super().live(seconds), change_cost="measured")  # type: ignore[call-arg]
 
 
 class DeploymentRun(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -57,7 +57,8 @@ class DistributedStorm(MigrationRules, PolicyKnobs):
     Parameters
     ----------
     cluster : StormCluster, optional
-        The network of the nodes and its faults; by default only the backend's node names are known.
+        The network of the nodes and its faults; by default the backend's nodes, with the delays of pings
+        (`Snapshot.delays`), or none.
     pinned : mapping
         Node by operator; sources and sinks never move.
 
@@ -103,6 +104,10 @@ class DistributedStorm(MigrationRules, PolicyKnobs):
         if snapshot.t - state.seen_s < self.decision_interval_s - 1e-9:
             return state, Decision(snapshot.deployment, {"waits": f"a round takes {self.decision_interval_s:g} s"})
         cluster = self.cluster or state.cluster or cluster_of(snapshot)
+        if cluster is None:
+            return state, Decision(snapshot.deployment, {"waits": "no nodes are known"})
+        if self.cluster is None and snapshot.delays:  # those that were not pinged lately keep their delay
+            cluster = replace(cluster, delays={**cluster.delays, **snapshot.delays})
         names, before = cluster.names, state.watch
         if state.cluster != cluster or before is None:  # the first round, or another cluster than before
             state, before = state._replace(where=FrozenMap(), cooling=(0,) * len(names)), start(len(names))

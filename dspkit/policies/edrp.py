@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from ..core import (
     ArgumentError,
     Decision,
     Deployment,
-    Edge,
     FrozenMap,
     InfeasibleError,
     PlacementError,
-    PolicyKnobs,
     Snapshot,
     Topology,
     knob,
@@ -37,6 +35,8 @@ from ..core import (
 from ..placement import Application, Downtime, Limits, Network, Problem, Replication, Solution, Weights, solve
 from ..placement.replication.control import FIRST
 from ._managers import delay, freeze_tables, known_nodes
+from ._measurements import ChangeCost, LearnsChangeCost, change_cost_knob
+from .odp import PeriodRates, on_nodes
 from .on_demand import placed
 
 WEIGHTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -54,20 +54,18 @@ class EdrpState(NamedTuple):
     topology: Topology
     due: float = 0.0
     begun: bool = False  # whether there was a decision with measured rates
-    rates: Mapping[str, float] = FrozenMap()  # last measured records/s of one instance
-    sends: Mapping[Edge, float] = FrozenMap()  # records sent along an edge per record processed
-    offered: Mapping[str, float] = FrozenMap()  # records at each source since the last decision
-    seconds: float = 0.0
+    measured: PeriodRates = PeriodRates()
+    cost: ChangeCost = ChangeCost()
 
 
 @dataclass(frozen=True)
-class EDRP(PolicyKnobs):
+class EDRP(LearnsChangeCost):
     """Minimise the weighted response time, cost and downtime, each relative to its limit, in every period.
 
     Parameters
     ----------
     delays : mapping
-        Delay in seconds by pair of nodes; 1 ms by default.
+        Delay in seconds by pair of nodes; by default as pings measure it (`Snapshot.delays`), or else 1 ms.
     state_bytes : mapping
         Size of the state by operator.
     pinned : mapping
@@ -108,6 +106,7 @@ class EDRP(PolicyKnobs):
     )
     sync_s: float = knob(6.0, "t_syn: time that any change takes", low=0.0, high=600.0, unit="s", source="prototype")
     spawn_s: float = knob(0.5, "t_s: time to start a replica", low=0.0, high=600.0, unit="s", source="thesis")
+    change_cost: str = change_cost_knob()
     branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
     places: str = knob(
         "auto", "whether to decide placements; auto: if machines have names", choices=("auto", "yes", "no")
@@ -138,12 +137,12 @@ class EDRP(PolicyKnobs):
         now = snapshot.deployment
         if not state.due:
             state = state._replace(due=snapshot.t - snapshot.window_s + self.decision_interval_s)
-        state = self._heard(state, snapshot)
+        state = state._replace(measured=state.measured.watch(state.topology, snapshot), cost=state.cost.after(snapshot))
         if snapshot.t + 1e-9 < state.due:
             return state, Decision(now, {"rule": "measures"})
         late = max(1, math.ceil((snapshot.t - state.due) / self.decision_interval_s + 1e-9))
         state = state._replace(due=state.due + self.decision_interval_s * late)
-        if not state.rates or snapshot.downtime_s >= snapshot.window_s:
+        if not state.measured.rates or snapshot.downtime_s >= snapshot.window_s:
             return state, Decision(now, {"rule": "nothing is measured yet, or a change is in progress"})
         machines = () if self.places == "no" else known_nodes(snapshot)
         places = placed(state.topology, now, machines) if machines else {}
@@ -152,9 +151,8 @@ class EDRP(PolicyKnobs):
             found = self._solve(state, problem, now, places)
         except InfeasibleError as error:
             return self._next(state), Decision(now, {"rule": "nothing can run", "because": str(error)})
-        target = self._deployed(
-            state.topology, now, places, found, bool(machines) and (bool(snapshot.nodes) or self.places == "yes")
-        )
+        tell = bool(machines) and (bool(snapshot.nodes) or self.places == "yes")
+        target = on_nodes(state.topology, now, places, found.nodes, tell)
         metrics = found.metrics
         why = {
             "status": found.status,
@@ -163,10 +161,19 @@ class EDRP(PolicyKnobs):
             "downtime": found.downtime_s,
             "loss": found.loss,
             "gap": found.gap,
-            "rates": {n: round(r, 6) for n, r in state.rates.items()},
+            "rates": {n: round(r, 6) for n, r in state.measured.rates.items()},
             "actions": {o: a for o, a in found.actions.items() if a != "none"},
         }
+        if self.change_cost == "measured":
+            why["any change, s"] = self._sync_s(state)
+        if target != now:
+            predicted = found.downtime_s - self._sync_s(state) + self.sync_s
+            state = state._replace(cost=state.cost._replace(predicted_s=predicted))
         return self._next(state), Decision(target, why)
+
+    def _sync_s(self, state: EdrpState) -> float:
+        """Return the seconds that any change takes."""
+        return max(0.0, self.sync_s + (state.cost.error_s if self.change_cost == "measured" else 0.0))
 
     def problem(self, state: EdrpState, machines: tuple[str, ...]) -> Problem:
         """Return the placement problem with replication and downtime that results from the measurements.
@@ -185,26 +192,20 @@ class EDRP(PolicyKnobs):
         ('n1', 'n2')
         """
         topology = state.topology
-        offered = {n: c / state.seconds for n, c in state.offered.items()} if state.seconds else {}
-        load = {n: offered.get(n, 0.0) for n in topology.order}
-        sent = {}
-        for n in topology.order:
-            for m in topology.downstream(n):
-                sent[n, m] = load[n] * state.sends.get((n, m), 1.0)
-                load[m] += sent[n, m]
+        load, sent = state.measured.loads(topology)
         names = topology.order
         app = Application(names, topology.edges, 1, 0.0, [sent[e] for e in topology.edges] or 0.0)
         nodes = machines or (ANYWHERE,)
-        far = [[0.0 if a == b else delay(self.delays, a, b) for b in nodes] for a in nodes]
+        far = [[0.0 if a == b else delay(self.delays, a, b, state.measured.space) for b in nodes] for a in nodes]
         room = float(self.slots_per_node) if machines else float(self.max_parallelism * len(names))
         pins = {o: n for o, n in self.pinned.items() if o in names and n in nodes}
         replication = Replication(
             [min(self.max_parallelism, topology[n].max_parallelism) for n in names],
-            [state.rates.get(n, math.inf) for n in names],
+            [state.measured.rates.get(n, math.inf) for n in names],
             source_rate_per_s={n: load[n] for n in topology.sources},
         )
         state_bytes = [self.state_bytes.get(n, 0.0) for n in names]
-        change = Downtime(state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self.sync_s, model=self.model)
+        change = Downtime(state_bytes=state_bytes, spawn_s=self.spawn_s, sync_s=self._sync_s(state), model=self.model)
         return Problem(app, Network(nodes, far, room), pins, replication, change)
 
     def _solve(
@@ -224,47 +225,6 @@ class EDRP(PolicyKnobs):
                 raise
             raise InfeasibleError(str(error), expected="a deployment", fix="allow more branches") from error
 
-    def _heard(self, state: EdrpState, snapshot: Snapshot) -> EdrpState:
-        """Return the measurements with one more window."""
-        rates = {n: m.true_rate for n, m in snapshot.operators.items() if m.true_rate}
-        sends = {e: s for e in state.topology.edges if (s := snapshot.selectivity(e)) is not None}
-        offered = dict(state.offered)
-        for n, rate in snapshot.source_rates.items():
-            offered[n] = offered.get(n, 0.0) + rate * snapshot.window_s
-        return state._replace(
-            rates=FrozenMap({**state.rates, **rates}),
-            sends=FrozenMap({**state.sends, **sends}),
-            offered=FrozenMap(offered),
-            seconds=state.seconds + snapshot.window_s,
-        )
-
     def _next(self, state: EdrpState) -> EdrpState:
         """Begin a new period."""
-        return state._replace(begun=True, offered=FrozenMap(), seconds=0.0)
-
-    def _deployed(
-        self,
-        topology: Topology,
-        now: Deployment,
-        places: Mapping[tuple[str, int], str],
-        found: Solution,
-        tell: bool,
-    ) -> Deployment:
-        """Return the solution as a deployment; replicas that remain on their node keep their numbers if possible."""
-        counts: dict[str, int] = {}
-        placement: dict[tuple[str, int], str] = {}
-        for name, nodes in found.nodes.items():
-            count = topology.clip({name: len(nodes)})[name]
-            left = [*nodes, *(nodes[i % len(nodes)] for i in range(count - len(nodes)))]
-            homes: list[str | None] = [places.get((name, i)) for i in range(count)]
-            for i, home in enumerate(homes):
-                if home in left:
-                    left.remove(home)
-                else:
-                    homes[i] = None
-            counts[name] = count
-            placement |= {(name, i): home or left.pop(0) for i, home in enumerate(homes)}
-        if not tell:
-            return now.scaled(counts)
-        same = counts == dict(now.parallelism) and all(places.get(k) == v for k, v in placement.items())
-        return now if same else replace(now, parallelism=counts, placement=placement)
+        return state._replace(begun=True, measured=state.measured.again())

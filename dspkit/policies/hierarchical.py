@@ -30,14 +30,13 @@ from ..core import (
     FrozenMap,
     KnobError,
     Policy,
-    PolicyKnobs,
     Snapshot,
     Topology,
     knob,
 )
 from ..migration import StormDowntime
 from ._managers import ManagerRequest, ManagerView, ReplicaAction, applied, freeze_tables, known_nodes, plan_action
-from ._measurements import signal_knob, uses
+from ._measurements import ChangeCost, LearnsChangeCost, change_cost_knob, signal_knob, uses
 from .on_demand import placed
 
 GAINS = FrozenMap({"scale out": 100.0, "migrate": 10.0, "scale in": 1.0})  # the thesis states only their order
@@ -66,10 +65,11 @@ class HierarchicalState(NamedTuple):
     counts: tuple[int, int] = (0, 0)  # requests and grants so far
     inner: Any = None
     wished: Deployment | None = None  # decided by `manager` since the last requests
+    cost: ChangeCost = ChangeCost()
 
 
 @dataclass(frozen=True)
-class Hierarchical(PolicyKnobs):
+class Hierarchical(LearnsChangeCost):
     r"""Managers of operators request changes by thresholds; grants cost a token each, added if $R > \beta R_{\max}$.
 
     A replica above `scale_out_above` requests one more, a node above `migrate_above` the migration of a replica, and
@@ -141,6 +141,7 @@ class Hierarchical(PolicyKnobs):
     state_bytes: Mapping[str, float] = field(default_factory=FrozenMap)
     downtime: StormDowntime = field(default_factory=StormDowntime)
     manager: Policy | None = None
+    change_cost: str = change_cost_knob()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,6 +164,7 @@ class Hierarchical(PolicyKnobs):
         if latency:
             heard = (latency.mean, latency.p50, latency.p99, snapshot.downtime_s > 0)
             state = state._replace(heard=(*state.heard, heard))
+        state = state._replace(cost=state.cost.after(snapshot))
         asked: tuple[ManagerRequest, ...] = ()
         if state.plan_at == 0.0 and state.grant_at == 0.0:
             begin = snapshot.t - snapshot.window_s
@@ -191,6 +193,8 @@ class Hierarchical(PolicyKnobs):
         bucket, granted = self.end_of_interval(state.bucket, response, state.requests, seconds)
         target = now
         if granted:
+            predicted = max(r.cost_s for r in granted) - self._correction_s(state)
+            state = state._replace(cost=state.cost._replace(predicted_s=predicted))
             target = self._carry_out(state.topology, snapshot, [r.action for r in granted])
         why = {
             "R": response,
@@ -203,6 +207,10 @@ class Hierarchical(PolicyKnobs):
         grant_at = _next(state.grant_at, self.grant_interval_s, t)
         state = state._replace(bucket=bucket, grant_at=grant_at, requests=(), heard=(), counts=counts)
         return state, Decision(target, why)
+
+    def _correction_s(self, state: HierarchicalState) -> float:
+        """Return the seconds by which changes have cost more than `downtime` says."""
+        return state.cost.error_s if self.change_cost == "measured" else 0.0
 
     def response(self, state: HierarchicalState) -> float:
         """Return R of the interval: the mean of windows without downtime, or else of the medians of all windows.
@@ -283,6 +291,7 @@ class Hierarchical(PolicyKnobs):
         import numpy as np
 
         made, wanted = [], (state.wished or snapshot.deployment).parallelism
+        rules = replace(self, delays=snapshot.delays) if snapshot.delays and not self.delays else self
         for i, (name, view) in enumerate(self._views(state.topology, snapshot).items()):
             seen, k = view, len(view.busy)
             if self.manager:
@@ -291,8 +300,9 @@ class Hierarchical(PolicyKnobs):
                 urge = 2.0 if wanted[name] > k else 0.0  # a utilisation that triggers the change
                 seen = replace(view, busy=(urge,) * k, used=dict.fromkeys(view.used, 0.0))
             random = np.random.default_rng([state.seed, state.drawn, i])
-            if action := plan_action(name, seen, self, random):
-                made.append(self._request(action, view, snapshot.t))
+            if action := plan_action(name, seen, rules, random):
+                request = self._request(action, view, snapshot.t)
+                made.append(request._replace(cost_s=request.cost_s + self._correction_s(state)))
         return tuple(made)
 
     def _views(self, topology: Topology, snapshot: Snapshot) -> dict[str, ManagerView]:

@@ -70,6 +70,8 @@ class TrafficAware(PolicyKnobs):
     def step(self, state: TrafficAwareState, snapshot: Snapshot) -> tuple[TrafficAwareState, Decision]:
         """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         cluster, k = self.cluster or cluster_of(snapshot), snapshot.deployment.parallelism
+        if cluster is None:
+            return state, Decision(snapshot.deployment, {"waits": "no nodes are known"})
         names, topology = cluster.names, state.topology
         ends = {*topology.sources, *topology.sinks, *self.pinned}
         first = round_robin(topology, k, cluster.slots, self.processes or min(8, len(k)))

@@ -96,11 +96,15 @@ def snapshot(
 
 
 def node_shares(cores: Array, plant: Plant, layout: Layout, workers: int | None) -> dict[str, float]:
-    """Return the used share of the cores per node, engine overhead included, for nodes that the job may use or uses."""
+    """Return the used share of the cores per node, engine overhead included, for nodes that the job may use or uses.
+
+    A node that is down, and did not work in this window, reports nothing.
+    """
     usable, shares = workers or len(cores), {}
     for j, (name, node) in enumerate(plant.nodes.items()):
-        if j < usable or layout.node_instances[j].any():
-            engine = node.overhead_cores if layout.cores[j] else 0.0
+        up = bool(layout.cores[j])
+        if (up or cores[j] > 0) and (j < usable or layout.node_instances[j].any()):
+            engine = node.overhead_cores if up else 0.0
             shares[name] = min(1.0, (float(cores[j]) * (1 + node.overhead_share) + engine) / node.cores)
     return shares
 

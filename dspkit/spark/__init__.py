@@ -24,9 +24,14 @@ from .sources.files import FileSource
 from .sources.kafka import KafkaSource
 from .sources.redis import RedisSource
 from .sources.trace import TraceSource
+from .stock.job import AttachedQuery, Recording, attach
+from .stock.observation import AttachError
+from .stock.repartition import repartition
 from .windows import EventWindow, windowed
 
 __all__ = [
+    "AttachError",
+    "AttachedQuery",
     "CheckpointError",
     "ClusterError",
     "EventTime",
@@ -40,6 +45,7 @@ __all__ = [
     "KafkaSource",
     "ParquetSink",
     "QueryError",
+    "Recording",
     "RedisSource",
     "SchemaError",
     "SessionError",
@@ -53,10 +59,12 @@ __all__ = [
     "ThreadError",
     "TraceSource",
     "arrow",
+    "attach",
     "dataframe",
     "ensure_java",
     "frame",
     "keyed",
+    "repartition",
     "sql",
     "windowed",
 ]

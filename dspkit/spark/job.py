@@ -449,6 +449,7 @@ class SparkJob(BackendBase):
             lag=self._logs.lag(offered, after, self._names),
             gaps=self._own_clock([*after.gaps, *self._drains]),
             nodes=shares(self._cores, cores),
+            delays=self._workers.delays(),
             commits=self._own_clock(after.commits),
         )
         made = snapshot(self.topology, self._names, window, self._before, after, self._shares)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core import Deployment, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
+from ..core import Deployment, FrozenMap, InstanceMetrics, Latency, OperatorMetrics, Snapshot, Topology
 from .errors import ServiceThread
 
 log = logging.getLogger("dspkit")
@@ -162,10 +162,11 @@ class Meter:
         now = self._clock.now()
         for ages, (i, stamps) in zip(self._ages, enumerate((read, event)), strict=True):
             seconds = np.maximum(now - stamps * 1e-6, SHORTEST_S)
-            found, counts = np.unique(np.rint(np.log(seconds / SHORTEST_S) / STEP).astype(int), return_counts=True)
+            counts = np.bincount(np.rint(np.log(seconds / SHORTEST_S) / STEP).astype(np.intp))
+            found = np.flatnonzero(counts)
             with self._lock:
                 self._age_sums[i] += float(seconds.sum())
-                for index, count in zip(found.tolist(), counts.tolist(), strict=True):
+                for index, count in zip(found.tolist(), counts[found].tolist(), strict=True):
                     ages[index] += count
 
     def fail(self, operator: str, error: str) -> None:
@@ -598,6 +599,7 @@ class ObservedWindow:
     gaps: tuple[tuple[float, float], ...]  # intervals in which no task ran, for a change or failure
     nodes: Mapping[str, float]
     commits: tuple[tuple[float, float], ...] = ()  # intervals in which no task ran, as an epoch was committed
+    delays: Mapping[tuple[str, str], float] = FrozenMap()  # between workers
 
     def overlap(self, intervals: Sequence[tuple[float, float]]) -> float:
         """Return the seconds of the window that are in any of these intervals."""
@@ -660,6 +662,7 @@ def snapshot(
         lag=sum(window.lag[name] for name in topology.sources),
         edge_rates={edge: count / w for edge, count in sent.items()},
         nodes=window.nodes,
+        delays=window.delays,
         downtime_s=down,
         commit_s=min(w - down, window.overlap(window.commits)),
         execution=window.execution,

@@ -143,5 +143,6 @@ def snapshots(draw: st.DrawFn, topology: Topology) -> Snapshot:
         downtime_s=(down := draw(shares)),
         commit_s=1.0 - down,
         last_selectivities={edge: draw(st.none() | RATES) for edge in topology.edges[:2]},
+        delays={pair: draw(RATES) for pair in (("n1", "n2"), ("n2", "n3"))[: draw(st.integers(0, 2))]},
         execution=draw(st.sampled_from(EXECUTIONS)),
     )

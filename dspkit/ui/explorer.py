@@ -15,6 +15,7 @@ import ipywidgets as w
 from .. import apps, plots
 from ..apps import App
 from ..core import ArgumentError, Backend, BackendError, FrozenMap, History, Policy, Topology
+from ..core.policy import needs_of
 from ..experiment import SIDES, application_of, changed_parts, label_of
 from ..policies.on_demand import Request, ScaleOut
 from ..workload import Workload
@@ -57,6 +58,9 @@ class View(RunView):
         self.switch.add_class("widget-inline-hbox")  # else its description stands above the buttons
         self.note = w.HTML(layout=ROOM)
         self.scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of what it is")
+        self.workers = slider(
+            0, 6, 0, "workers", "workers of a standalone cluster, which an active job can change; 0: a job without them"
+        )
         self.operators, self.chart_of_load, self.hint = w.VBox(), w.Output(), w.HTML()
         self._load, self._plant = load, plant
         super().__init__(names, speed, *rest)
@@ -64,8 +68,8 @@ class View(RunView):
     def controls(self) -> list[Any]:
         return [
             self.app, self.switch, self.note, self._load, self._plant, self.scale, self.chart_of_load, self.policy,
-            self.knobs, heading("Parallelism"), self.hint, self.operators, heading("Thresholds"), self.target,
-            heading("Run"), self.settle, self.speed,
+            self.knobs, heading("Parallelism"), self.hint, self.operators, self.workers, heading("Thresholds"),
+            self.target, heading("Run"), self.windows, self.settle, self.speed,
         ]  # fmt: skip
 
     def show_backend(self, backend: str, offered: Sequence[str], note: str) -> None:
@@ -84,6 +88,7 @@ class View(RunView):
             self.scale: backend != GIVEN,
             self.chart_of_load: backend != GIVEN,
             self._plant: backend == "simulated",
+            self.workers: backend == "spark",
             self.speed: backend != "spark",  # whose time is real
         }
         for widget, visible in shown.items():
@@ -184,6 +189,7 @@ class Explorer(Live):
         view.app.options = sorted(self._apps())
         self._ready(view, first, speed)
         view.scale.observe(self._errors.guard("settings", self._set), "value")
+        view.workers.observe(self._errors.guard("workers", self._pick_workers), "value")
         view.app.observe(self._errors.guard("application", self._pick_app), "value")
         view.switch.observe(self._errors.guard("backend", self._switch), "value")
 
@@ -365,6 +371,7 @@ class Explorer(Live):
             widget.observe(self._errors.guard("parallelism", partial(self._move, operator)), "value")
         super()._put(settings)
         self.view.scale.max = max(3.0, settings.scale)
+        self._show_workers(int(settings.options.get("workers") or 0))
         self.view.app.value, self.view.scale.value = settings.app, settings.scale
         self.view.clear(self._now.topology)
 
@@ -404,7 +411,7 @@ class Explorer(Live):
                 raise BackendError(
                     f"{request.machines} more machines for a job on this one",
                     expected="a job on a cluster",
-                    fix='make one: ui.Explorer(app, policy, backend="spark", workers=2)',
+                    fix="stop it, and move the slider of workers to 1 or more before the next start",
                 )
             return
         have = len(self._now.plant.nodes)
@@ -420,6 +427,31 @@ class Explorer(Live):
                 fix=f"let others leave first, or choose one of {', '.join(spare)}, which start with machines to spare",
             )
 
+    def _use_policy(self, policy: Policy) -> None:
+        """Take a policy; one that needs workers gets two where there are none."""
+        super()._use_policy(policy)
+        s = self.settings
+        if s.backend == "spark" and "workers" not in s.options and needs_of(policy) & {"workers", "placement"}:
+            self._show_workers(2)
+            self._apply(replace(s, options=FrozenMap({**s.options, "workers": 2})))
+
+    def _show_workers(self, count: int) -> None:
+        """Move the slider of workers to what runs, or will."""
+        self._workers_shown = count
+        self.view.workers.max = max(self.view.workers.max, count)
+        self.view.workers.value = count
+
+    def _pick_workers(self, change: Any) -> None:
+        """Let the next run, and if it is on a cluster the active one, have that many workers."""
+        count, s = change["new"], self.settings
+        if self._taking or count == self._workers_shown:
+            return  # the view itself moved the slider
+        self._workers_shown = count
+        others = {name: value for name, value in s.options.items() if name != "workers"}
+        self._apply(replace(s, options=FrozenMap({**others, "workers": count} if count else others)))
+        if self._live is not None and count:
+            self._live.move_workers(count)
+
     def _move(self, operator: str, change: Any) -> None:
         parallelism = change["new"]
         if self._live is not None and self._live.is_this_thread():
@@ -433,6 +465,9 @@ class Explorer(Live):
         shown = self.settings.parallelism if run.over else {**history[-1].deployment.parallelism, **run.moved}
         for operator, k in shown.items():
             self._sliders[operator].value = k
+        given = self.settings.options.get("workers")
+        if given:
+            self._show_workers(given if run.over else run.moved_workers or history[-1].deployment.workers or given)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Live:
         self.view, self._first_speed = view, speed
         self._first = self.settings = settings
         self.use(settings)
-        for name in ("target", "settle"):
+        for name in ("target", "settle", "windows"):
             getattr(view, name).observe(self._errors.guard("settings", self._set), "value")
         view.policy.observe(self._errors.guard("policy", self._pick_policy), "value")
         view.settings.observe(self._errors.guard("pasted settings", self._pasted), "value")
@@ -225,6 +225,9 @@ class Live:
         target.min = min(target.min, settings.target_latency_s)
         target.max = max(target.max, settings.target_latency_s)
         self.view.settle.max = max(self.view.settle.max, settings.settle)
+        self.view.windows.min = min(self.view.windows.min, settings.windows)
+        self.view.windows.max = max(self.view.windows.max, settings.windows)
+        self.view.windows.value = settings.windows
         target.value, self.view.settle.value = settings.target_latency_s, settings.settle
 
     def _begin(self, run: Run) -> AbstractContextManager[Backend]:
@@ -240,7 +243,8 @@ class Live:
 
     def _changed(self) -> dict[str, Any]:
         """The settings that the controls have, beside policy and parallelism."""
-        return {"target_latency_s": read_control(self.view.target), "settle": read_control(self.view.settle)}
+        controls = {"target_latency_s": "target", "settle": "settle", "windows": "windows"}
+        return {setting: read_control(getattr(self.view, name)) for setting, name in controls.items()}
 
     def _set(self, change: Any) -> None:
         if self._taking:

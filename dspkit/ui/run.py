@@ -122,6 +122,7 @@ class Run(Background):
         self._started_s = self._held_s = 0.0
         self._turned_to: LiveSettings | Settings | None = None
         self._moved: dict[str, int] = {}
+        self._workers: int | None = None
         self._policies, self._told = [settings.policy], dict[str, Any]()
 
     def stop(self) -> None:
@@ -158,11 +159,22 @@ class Run(Background):
         with self._lock:
             self._moved[operator] = parallelism
 
+    def move_workers(self, count: int) -> None:
+        """Run on that many workers from the next window on, until a policy decides otherwise."""
+        with self._lock:
+            self._workers = count
+
     @property
     def moved(self) -> dict[str, int]:
         """The moves by hand that are not deployed yet."""
         with self._lock:
             return dict(self._moved)
+
+    @property
+    def moved_workers(self) -> int | None:
+        """The number of workers that was set by hand and is not deployed yet."""
+        with self._lock:
+            return self._workers
 
     # In the run's own thread
 
@@ -196,12 +208,12 @@ class Run(Background):
     def _obey(self, backend: Backend, steps: Iterator[Step]) -> Iterator[Step]:
         """Apply the changes by hand since the last window, and note them in the history."""
         with self._lock:
-            new, moved = self._turned_to or self.settings, self._moved
-            self._turned_to, self._moved = None, {}
+            new, moved, workers = self._turned_to or self.settings, self._moved, self._workers
+            self._turned_to, self._moved, self._workers = None, {}, None
         old, self.settings = self.settings, new
         done = []
-        if moved:
-            done += [f"{changed}, by hand" for changed in _move(backend, moved)]
+        if moved or workers is not None:
+            done += [f"{changed}, by hand" for changed in _move(backend, moved, workers)]
         if isinstance(new, Settings) and isinstance(old, Settings) and new.scale_turns and new.scale != old.scale:
             done.append(f"load × {new.scale:g}")
         if new.settle != old.settle:
@@ -242,9 +254,11 @@ class Run(Background):
         self.history.set_metadata({**told, "policy": policies, "reference": tuple(references)})
 
 
-def _move(backend: Backend, moved: Mapping[str, int]) -> list[str]:
+def _move(backend: Backend, moved: Mapping[str, int], workers: int | None) -> list[str]:
     before = backend.deployment
     after = before.scaled(moved)
+    if workers is not None and "workers" in backend.knobs:
+        after = replace(after, workers=workers)
     if after == before:
         return []
     backend.deploy(after)

@@ -45,6 +45,7 @@ class RunView:
         )
         self.target = slider(0.01, 2.0, 0.18, "latency target, s", "the line that latency should stay below")
         self.settle = slider(0, 10, 0, "settle, windows", "windows after a change that the policy does not see")
+        self.windows = slider(10, 600, 90, "length, windows", "length of a run; an active one can be made longer")
         self.speed = slider(0, 30, speed, "speed, windows/s", "how fast simulated time runs; 0 is as fast as possible")
         self.progress = w.IntProgress(min=0, description="windows", tooltip="windows done", layout={"width": "330px"})
         self.knobs = w.VBox()
@@ -70,6 +71,7 @@ class RunView:
             heading("Thresholds"),
             self.target,
             heading("Run"),
+            self.windows,
             self.settle,
             self.speed,
         ]

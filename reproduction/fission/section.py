@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..page import Found, PageSection, Row, SectionContent, frame, grid, records
-from .study import MISPRINT, PAPER, SCENARIOS, costs, parameter_study, table_2, under_noise
+from .study import MISPRINT, PAPER, SCENARIOS, costs, decisions, parameter_study, table_2, under_noise
 
 WHY = {
     "App 1": "the load's curve is fitted to these losses", "App 3": "the load's curve is fitted to these losses",
@@ -27,7 +27,15 @@ def show(found: Found) -> SectionContent:
             rows.append(Row("Fission", what, r[f"{s} paper"], r[f"{s} ours"], reason, "", "fitted"))
         lost = [100 * (1 - r[f"elastic {kind}"] / r[f"SS2 {kind}"]) for kind in ("paper", "ours")]
         rows.append(
-            Row("Fission", f"{r['run']}, elastic: events lost against SS2", *lost, why or "fitted", " %", "fitted")
+            Row(
+                "Fission",
+                f"{r['run']}, elastic: events lost against SS2",
+                lost[0],
+                lost[1],
+                why or "fitted",
+                " %",
+                "fitted",
+            )
         )
         why = "half of SS2's replicas, rounded down; the curve is fitted"
         rows.append(
@@ -97,6 +105,7 @@ SECTION = PageSection(
         "table 2": lambda: records(table_2().reset_index()),
         "losses": lambda: records(parameter_study().reset_index()),
         "noise": lambda: records(under_noise().reset_index()),
+        "decisions": lambda: records(decisions()),
         "costs": lambda: records(costs()),
     },
     show,

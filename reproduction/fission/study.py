@@ -163,7 +163,26 @@ def parameter_study(loads: int = 12) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def costs(runs: Sequence[str] = ("App 1, 10 min", "App 2, 10 min", "App 3, 10 min")) -> pd.DataFrame:
+def decisions() -> pd.DataFrame:
+    """Return the times at which the mid-term algorithm adds and removes replicas, in seconds, in runs of 10 minutes."""
+    import pandas as pd
+
+    rows = []
+    for title, (make, minutes) in RUNS.items():
+        if minutes != 10:
+            continue
+        app = make(minutes)
+        history = play_policy(app, LITERAL, duration_s=60.0 * minutes, parallelism=app.topology.uniform())
+        more, fewer = [], []
+        for step in history:
+            if step.rescaled and step.decision is not None and "mid-term" in step.decision.why:
+                before, after = step.snapshot.deployment.instances, step.decision.deployment.instances
+                (more if after > before else fewer).append(round(step.snapshot.t))
+        rows.append({"run": title, "more": more, "fewer": fewer})
+    return pd.DataFrame(rows)
+
+
+def costs() -> pd.DataFrame:
     """Return Figures 9, 12 and 14 (c), (d) in numbers: cores used, events that wait in memory, replicas, by scenario.
 
     `controller` is the CPU that the policy itself takes, in per cent of one core, when it decides on the recorded
@@ -173,8 +192,9 @@ def costs(runs: Sequence[str] = ("App 1, 10 min", "App 2, 10 min", "App 3, 10 mi
     import pandas as pd
 
     rows = []
-    for title in runs:
-        make, minutes = RUNS[title]
+    for title, (make, minutes) in RUNS.items():
+        if minutes != 10:
+            continue
         app, seconds = make(minutes), 60.0 * minutes
         full = ideal(app, seconds)
         starts: dict[str, tuple[Policy, Mapping[str, int]]] = {

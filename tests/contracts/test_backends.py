@@ -1,5 +1,7 @@
 """Every backend keeps to the contract. A new backend adds a maker to MAKERS and passes."""
 
+import time
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import live
 from dspkit import apps
 from dspkit.simulator import Cluster
+from dspkit.spark import attach
 from dspkit.testing import BACKEND_CHECKS
 
 
@@ -26,7 +29,29 @@ def _spark(mode):
     return live.job(mode=mode)
 
 
+class _Stock:
+    """A query as Spark Connect shows it, with a batch every 50 ms."""
+
+    isActive, id, runId, name = True, "q", "r", "words"
+
+    def __init__(self):
+        self.status = {"isTriggerActive": False, "isDataAvailable": False, "message": ""}
+        self.began = time.time()
+
+    @property
+    def recentProgress(self):
+        for i in range(int((time.time() - self.began) / 0.05)):
+            stamp = datetime.fromtimestamp(self.began + 0.05 * i, UTC).isoformat(timespec="milliseconds")
+            took = {"addBatch": 20, "triggerExecution": 30}
+            yield {"id": "q", "batchId": i, "timestamp": stamp, "numInputRows": 40, "durationMs": took}
+
+
+def _attached():
+    return attach(_Stock(), window_s=0.2, waiting=lambda: 7.0)
+
+
 MAKERS = {
+    "attached": _attached,
     "simulator": _simulator,
     "cluster": _cluster,
     "tenant": _tenant,

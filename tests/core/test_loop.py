@@ -64,6 +64,45 @@ def test_a_change_by_somebody_else_settles_too():
     assert asked == [True, True, False, False, True, True]
 
 
+class Slow:
+    """A backend on which a change takes three windows, as where machines have to start."""
+
+    knobs = frozenset({"parallelism"})
+
+    def __init__(self):
+        self._job, self._left = _simulator(), 0
+        self.topology, self.deployment = self._job.topology, self._job.deployment
+        self.asked = []
+
+    def observe(self):
+        self._left -= 1
+        if self._left == 0:
+            self._job.deploy(self.deployment)
+        return self._job.observe()
+
+    def deploy(self, deployment):
+        self.deployment, self._left = deployment, 4
+        self.asked.append(deployment.parallelism["b"])
+
+
+@pytest.mark.parametrize("settle", [0, 1])
+def test_while_a_change_is_carried_out_nothing_is_decided(settle):
+    backend = Slow()
+    steps = list(control_loop(Counter(), backend, steps=10, settle=settle))
+    assert backend.asked == [2, 3, 4][: 3 - settle]  # not once more in each window
+    decided = [s.decision is not None for s in steps]
+    assert decided[:6] == [True, False, False, False, not settle, settle > 0]
+    assert [s.snapshot.deployment.parallelism["b"] for s in steps][:5] == [1, 1, 1, 1, 2]
+
+
+def test_a_change_that_is_never_over_is_not_waited_for_for_ever():
+    """Windows of ten seconds: after five minutes the policy is asked again."""
+    backend = Slow()
+    backend.deploy = lambda deployment: setattr(backend, "deployment", deployment)
+    decided = [s.decision is not None for s in control_loop(Counter(), backend, steps=40)]
+    assert decided == [True] + [False] * 30 + [True] * 9
+
+
 def test_a_resumed_loop_knows_what_must_run():
     backend = _simulator()
     first = list(control_loop(Counter(), backend, steps=1))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dspkit import Deployment, Topology, apps, run
+from dspkit import Deployment, Simulator, Topology, apps, run, workload
 from dspkit.apps.nardelli import ends
 from dspkit.core import ArgumentError, DeploymentError, InfeasibleError
 from dspkit.placement.coordinates import Coordinate, embed, median, springs, update
@@ -26,6 +26,7 @@ from dspkit.placement.distributed_storm import (
 from dspkit.placement.distributed_storm.schedulers import AxisWeights, distances, load, relative_distance, worth_moving
 from dspkit.policies.distributed_storm import DistributedStorm
 from dspkit.policies.traffic_aware import TrafficAware
+from dspkit.simulator import Node, NodeDown, Plant, Service
 
 CHAIN = Topology.chain("source", "a", "b", "sink")
 PLANE = np.array([(0, 0, 1, 0), (6, 0, 1, 0), (20, 0, 1, 0), (14, 0, 1, 0)], float)
@@ -229,3 +230,19 @@ def test_what_makes_no_sense_is_refused():
 def test_points_and_distances_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ArgumentError):
         wrong()
+
+
+@pytest.mark.parametrize("policy", [TrafficAware(), DistributedStorm(warm_up_rounds=1)], ids=lambda p: p.name)
+def test_a_node_that_is_down_is_not_placed_on_and_without_nodes_it_waits(policy):
+    """The plant's only node goes down, and later comes back: nothing is placed on a made-up one."""
+    services = {o: Service(1e-4) for o in CHAIN.order}
+    for nodes, down in ((("n0",), "n0"), (("n0", "n1"), "n1")):
+        plant = Plant(services, nodes={n: Node(2) for n in nodes}, faults=(NodeDown(0.0, 25.0, node=down),))
+        with Simulator(CHAIN, plant, workload.Constant(50)) as job:
+            history = run(policy, job, steps=8)
+        during = [s for s in history if s.snapshot.t <= 20]
+        assert all(down not in s.snapshot.nodes for s in during)
+        assert all(down not in s.decision.deployment.placement.values() for s in during if s.decision)
+        if len(nodes) == 1:
+            assert [s.decision.why.get("waits", "") for s in during] == ["no nodes are known"] * 2
+        assert history[-1].decision.deployment.placement

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dspkit import Deployment, Snapshot, Topology
+from dspkit import Deployment, Snapshot, Topology, apps, run, workload
 from dspkit.core import ArgumentError, OperatorMetrics
 from dspkit.policies.edrp import EDRP, WEIGHTINGS
 from reproduction.edrp import study as edrp
@@ -115,3 +115,33 @@ def test_on_the_cluster_who_weighs_downtime_stands_still_less():
     for name in ("baseline", "balanced"):
         down[name] = sum(s.snapshot.downtime_s for s in edrp.on_cluster(name, steps=576))
     assert 0 < down["balanced"] < down["baseline"]
+
+
+@pytest.mark.parametrize("settle", [0, 1])
+def test_the_cost_of_a_change_is_learned_from_what_changes_have_cost(settle):
+    """Each change stops the plant for four seconds, and the policy believes in one; windows that settle count, too."""
+    app = apps.word_count()
+    plant = replace(app.plant, pause_s=4.0, pause_kind="rebalance")
+    policy = EDRP(
+        decision_interval_s=20, sync_s=1.0, spawn_s=0.0, target_latency_s=10.0, max_cost=100.0, max_parallelism=6,
+        change_cost="measured", max_downtime_s=60.0, response=1.0, cost=0.0, downtime=0.01,
+    )  # fmt: skip
+    load = workload.Jump(500, 1500, 200)
+    history = run(policy, app.under(load, plant), steps=60, settle=settle)
+    told = [s.decision.why["any change, s"] for s in history if s.decision and "any change, s" in s.decision.why]
+    assert told[0] == 1.0
+    assert history[-1].snapshot.last_change_s == pytest.approx(4.0, abs=0.5)
+    assert told[-1] == pytest.approx(4.0, abs=0.5)
+    given = run(replace(policy, change_cost="model"), app.under(load, plant), steps=60, settle=settle)
+    assert not any("any change, s" in s.decision.why for s in given if s.decision)
+
+
+def test_a_change_by_hand_teaches_nothing():
+    """Its cost is known, but not what the policy would have predicted."""
+    policy = EDRP(change_cost="measured", sync_s=1.0, decision_interval_s=60)
+    windows = [
+        seen(20.0, t=60.0),
+        replace(seen(20.0, t=120.0), last_change_t=60.0, last_change_s=9.0),
+        seen(20.0, t=180.0),
+    ]
+    assert decide(policy, *windows).why["any change, s"] == 1.0

@@ -39,7 +39,7 @@ NO_SCALER = {  # what policies that do not promise to keep up say instead
     "rebalance": "waits for a request",
 }
 
-PLACERS = {"distributed_storm", "traffic_aware"}  # they decide where instances run, not how many there are
+PLACERS = {"distributed_storm", "traffic_aware", "odp"}  # they decide where instances run, not how many there are
 
 
 @pytest.fixture(scope="module", params=JOBS)
@@ -143,7 +143,7 @@ def test_the_policy_within_a_policy_is_shortened_too() -> None:
 def test_all_durations_of_a_policy_have_a_pace(name: str) -> None:
     """A knob that is a time is either shortened, or one of those that belong to the job and not to the policy."""
     of_the_job = {
-        "target_latency_s", "max_downtime_s", "sync_s", "spawn_s", "idle_s", "began_s", "response_s",
+        "target_latency_s", "max_downtime_s", "sync_s", "spawn_s", "idle_s", "began_s", "response_s", "time_limit_s",
         "batch_interval_s",
     }  # fmt: skip
     policy: Any = policies.get(name)

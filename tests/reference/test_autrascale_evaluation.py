@@ -1,7 +1,5 @@
 """AuTraScale's evaluation on the simulator: the orderings that the paper prints, where the plant can show them."""
 
-from statistics import fmean
-
 import pytest
 
 from reproduction.autrascale import study as paper
@@ -12,10 +10,11 @@ def latency():
     return paper.latency_table((1,)).set_index(["job", "start", "method"]).sort_index()
 
 
-def test_throughput_bases_are_the_papers_in_at_most_four_rounds():
+def test_throughput_takes_at_most_four_rounds_and_keeps_up():
+    """The paper's four rounds; its vectors are no test, as the plants' rates were fitted to them."""
     table = paper.throughput_table(jobs=("crowded_word_count", "query5", "query11")).set_index("job")
-    assert (table["AuTraScale"] == table["paper"]).all()
     assert (table["rounds"] <= 4).all()
+    assert (table["its rate"] >= 0.99 * table["rate"]).all()
 
 
 def test_at_a_ceiling_autrascale_stops_and_ds2_goes_on_for_nothing():
@@ -47,14 +46,10 @@ def test_who_knows_what_slots_cost_ends_in_four_where_the_papers_prior_may_take_
     assert known.iterations.sum() < literal.iterations.sum()
 
 
-def test_it_uses_fewer_slots_than_drs_as_the_paper_counts_them(latency):
-    """Against the mean of both DRS variants, over both jobs, for scale-down (66.6 % printed) and scale-up (36.7 %)."""
-    for start in ("up", "down"):
-        saved = []
-        for job in paper.STARTS:
-            slots = latency.loc[job, start].slots
-            saved.append(1 - slots["AuTraScale"] / fmean((slots["DRS observed"], slots["DRS true"])))
-        assert fmean(saved) > 0
+def test_scale_down_saves_more_than_scale_up_as_in_the_paper(latency):
+    """The mean of the jobs' savings over both DRS variants: printed 66.6 and 36.7 %."""
+    saved = paper.savings(latency.reset_index())
+    assert saved["down"] > saved["up"] > 0
 
 
 def test_an_old_model_needs_fewer_runs_for_a_new_rate_and_no_more_slots():

@@ -177,11 +177,6 @@ def test_a_slot_takes_four_and_then_the_next_slot():
     assert room(1, busy | {("y", i): (1, 1) for i in range(4)}, (2, 2), 4) is None
 
 
-def test_e9_availability_is_a_product_over_operators():
-    assert pytest.approx(0.99993, abs=1e-8) == 0.99999**7
-    assert pytest.approx(0.6141, abs=1e-4) == 0.85**3 * 0.99999**4
-
-
 def test_only_three_worker_processes_give_what_is_printed_of_round_robin():
     """A node with three of seven executors (0.85^3), one with two, and less between nodes with twelve executors."""
     names, fits = thesis_cluster().names, []

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import live
-from dspkit import Deployment, Topology, workload
+from dspkit import Deployment, Topology, run, workload
+from dspkit.policies.odp import ODP
 from dspkit.spark import SparkCluster, SparkJob, arrow, keyed
 
 NAMES = ("read", "work", "count")
@@ -65,3 +66,28 @@ def test_a_link_that_is_too_slow_holds_its_senders_up_and_loses_nothing(tmp_path
             job.deploy(replace(job.deployment, placement=dict.fromkeys(far.placement, "worker-1")))
             live.until(lambda: job.observe().throughput > 100)
     assert live.each_once(tmp_path) > 100
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_pings_measure_the_delays_and_a_policy_places_by_them(tmp_path: Path) -> None:
+    """The emulated matrix comes back from round trips; without given delays, ODP plans as if it had them."""
+    live.end()
+    delays = {("worker-1", "worker-2"): 0.06, ("worker-2", "worker-3"): 0.08, ("worker-1", "worker-3"): 0.3}
+    functions = {"work": arrow(live.Work(50), live.RECORD), "count": keyed(live.count, key="id", state="int64")}
+    told: dict[str, Any] = {"window_s": 1.0, "checkpoint": tmp_path}
+    far = SparkCluster.local(3, 4, memory="512m", delays={**delays, ("worker-3", "worker-2"): 0.1})
+    job = SparkJob(Topology.chain(*NAMES), functions, workload.Constant(200), master=far, owns_master=True, **told)
+    with job:
+        live.works(job)
+        seen = live.until(lambda: found if len((found := job.observe()).delays) == 3 else None)
+        want = delays | {("worker-2", "worker-3"): 0.09}  # half of the way there and back
+        for pair, delay_s in want.items():
+            assert delay_s <= seen.delays[pair] < 1.2 * delay_s + 0.02
+        settings: dict[str, Any] = {"monitor_s": 3.0, "slots_per_node": 4}
+        pinned = {"read": "worker-1", "count": "worker-3"}
+        history = run(ODP(pinned=pinned, **settings), job, steps=12)
+        assert job.places()["work", 0] == "worker-2"  # 150 ms, the direct way takes 300
+        plan = [s.decision for s in history if s.decision and s.decision.why["rule"] == "plan with measured rates"]
+        assert plan[0].why["R"] >= 0.15
+    assert live.each_once(tmp_path) > 500

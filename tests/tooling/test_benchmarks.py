@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,8 @@ import pytest
 
 from benchmarks import Claim, side_by_side
 from benchmarks import __main__ as runner
+from benchmarks import live_policies as measured
+from dspkit import apps
 
 TOPIC = """
 from __future__ import annotations
@@ -97,3 +100,48 @@ def test_a_claim_on_its_target_holds() -> None:
     assert Claim(2.0, "x", target=2.0).holds
     assert Claim(2.0, "s", target=2.0, better="lower").holds
     assert not Claim(float("nan"), "x", target=2.0).holds
+
+
+def test_live_policies_continues_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are kept as soon as they are there; other code, another length and `fresh` measure again."""
+
+    def live(app: apps.App, name: str, seconds: float) -> tuple[measured.Row, None]:
+        if name == "hpa" and not calm:
+            raise KeyboardInterrupt
+        ran.append((app.name, name, seconds))
+        return measured.Row(app.name, name, "live", measured.promise_of(name), lag_at_end=len(ran), falls=True), None
+
+    ran: list[tuple[str, str, float]] = []
+    calm: list[bool] = []
+    monkeypatch.setattr(measured, "KEPT", tmp_path / "rows.jsonl")
+    monkeypatch.setattr(measured, "live", live)
+    with pytest.raises(KeyboardInterrupt):
+        list(measured.rows(["word_count"], ["ds2", "hpa"], 60.0, beside=False))
+    calm.append(True)
+    found = list(measured.rows(["word_count"], ["ds2", "hpa", "odp"], 60.0, beside=False))
+    assert ran == [("word_count", name, 60.0) for name in ("ds2", "hpa", "odp")]
+    assert [(r.policy, r.lag_at_end) for r in found] == [("ds2", 1), ("hpa", 2), ("odp", 3)]
+    assert list(measured.kept().values()) == found
+    assert measured.table(found).count("\n") == 5
+    list(measured.rows(["word_count"], ["ds2"], 90.0, beside=False))
+    list(measured.rows(["word_count"], ["ds2"], 90.0, beside=False, fresh=True))
+    monkeypatch.setattr(measured, "code", lambda: "another")
+    list(measured.rows(["word_count"], ["ds2"], 90.0, beside=False))
+    assert len(ran) == 6
+
+
+def test_a_quarter_off_in_traffic_and_latency_is_not_as_predicted() -> None:
+    model = measured.Row("a", "odp", "simulated", "places", crossing=1000.0, latency_s=0.1)
+    for crossing, latency_s, right in ((1240.0, 9.0, True), (1260.0, 0.12, True), (1260.0, 0.13, False)):
+        assert measured.as_predicted(replace(model, crossing=crossing, latency_s=latency_s), model) is right
+    assert not measured.as_predicted(replace(model, crossing=None, latency_s=None), model)
+
+
+def test_policies_that_choose_places_run_on_a_simulator_with_the_links_of_the_workers() -> None:
+    """Three workers, ODP between two pinned ends; traffic and latency are in the row."""
+    app = apps.get("word_count")().as_live()
+    row = measured.simulated(app, "odp", apps.word_count(), 40.0)
+    assert (row.promise, row.where, row.note) == ("places", "simulated", "")
+    assert row.decisions >= 1
+    assert row.crossing is not None
+    assert row.latency_s

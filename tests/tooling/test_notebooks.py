@@ -39,7 +39,18 @@ def test_committed_without_outputs(path):
     assert "widgets" not in json.loads(path.read_text("utf-8"))["metadata"]
 
 
-SPARK = [pytest.mark.spark, pytest.mark.slow]  # of the notebook that starts one
+SPARK = [pytest.mark.spark, pytest.mark.slow]  # of the notebooks, and sections, that start one
+SECTIONS = {p for p in NOTEBOOKS if '"live"' in p.read_text("utf-8")}
+
+
+def cells(path, folder, *, live):
+    """Write a copy with the cells that are tagged `live`, or with the others, and return its path."""
+    notebook = nbformat.read(path, 4)
+    notebook.cells = [c for c in notebook.cells if ("live" in c.metadata.get("tags", ())) is live]
+    assert notebook.cells
+    copy = folder / path.name
+    nbformat.write(notebook, copy)
+    return copy
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,16 @@ SPARK = [pytest.mark.spark, pytest.mark.slow]  # of the notebook that starts one
 )
 def test_runs_at_smoke_size(path, tmp_path, monkeypatch):
     monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))  # what it saves stays out of the checkout
-    execute(path, smoke=True, timeout_s=300)
+    execute(cells(path, tmp_path, live=False) if path in SECTIONS else path, smoke=True, timeout_s=300)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(SECTIONS), ids=lambda p: p.stem)
+def test_the_live_section_runs_by_itself_at_smoke_size(path, tmp_path, monkeypatch):
+    """Cells that are tagged `live` start Spark, and need no other cell of their notebook."""
+    monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))
+    execute(cells(path, tmp_path, live=True), smoke=True, timeout_s=300)
 
 
 def test_runs_in_its_own_folder_with_this_python(run, tmp_path, monkeypatch):

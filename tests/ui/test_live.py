@@ -237,14 +237,59 @@ def test_a_job_that_cannot_start_is_a_line_and_the_next_one_can(monkeypatch: pyt
 
 
 def test_machines_for_a_job_on_this_one_are_refused_with_what_to_do() -> None:
-    explorer = ui.Explorer("word_count", "stela", backend="spark")
-    _, out, _ = explorer._panel.asking
-    out.click()
-    assert "workers=2" in explorer.error
-    explorer = ui.Explorer("word_count", "stela", backend="spark", workers=2)
+    explorer = ui.Explorer("word_count", "ds2", backend="spark")
+    assert explorer.view.workers.value == 0
+    explorer.view.policy.value = "stela"  # which is nothing without workers
+    assert explorer.settings.options["workers"] == explorer.view.workers.value == 2
+    assert "workers=2" in explorer.settings.code()
+    explorer.view.workers.value = 0
+    explorer._panel.asking[1].click()
+    assert "slider of workers" in explorer.error
+    explorer = ui.Explorer("word_count", "stela", backend="spark", workers=3)
     explorer._panel.asking[1].click()
     assert explorer.error == ""
     assert [r.machines for r in explorer.settings.policy.requests] == [1]
+    assert explorer.view.workers.value == 3
+    explorer.view.switch.value = "simulated"
+    assert explorer.view.workers.layout.display == "none"
+
+
+def test_the_slider_of_workers_moves_an_active_job_and_follows_what_a_policy_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def spark(app: apps.App, *, parallelism: Any, window_s: float, workers: int, **_: Any) -> Any:
+        started.append(workers)
+        linear = apps.linear()
+        return linear.simulator(parallelism=dict.fromkeys(linear.topology.order, 2), window_s=window_s)
+
+    started: list[int] = []
+    monkeypatch.setattr(apps.App, "spark", spark)
+    explorer = ui.Explorer("linear", "stela", backend="spark", windows=30, workers=2)
+    monkeypatch.setattr(explorer, "_pace", lambda: 4.0)
+    explorer.start()
+    _until(lambda: explorer.history and len(explorer.history) >= 2)
+    nodes = explorer.history[-1].snapshot.deployment.workers
+    explorer.view.workers.value = nodes - 1
+    _until(lambda: explorer.history[-1].snapshot.deployment.workers == nodes - 1)
+    explorer._panel.asking[1].click()
+    _until(lambda: explorer.history[-1].snapshot.deployment.workers == nodes)
+    _until(lambda: explorer.view.workers.value == nodes)
+    explorer.stop()
+    assert explorer.wait(60)
+    assert explorer.error == ""
+    assert started == [2]
+    assert explorer.settings.options["workers"] == explorer.view.workers.value == nodes - 1  # of the next start
+    assert [what for _, what in explorer.history.notes if "by hand" in what]
+
+
+def test_an_active_run_can_be_made_longer() -> None:
+    explorer = ui.Explorer("star", "static", windows=12, speed=20)
+    explorer.start()
+    _until(lambda: explorer.history and len(explorer.history) >= 2)
+    explorer.view.windows.value = 15
+    assert explorer.wait(60)
+    assert len(explorer.history) == 15
+    assert (explorer.settings.windows, explorer.view.progress.max) == (15, 15)
 
 
 @pytest.mark.spark

@@ -44,6 +44,7 @@ class Window:
     edges: Mapping[Edge, float] = field(default_factory=dict)
     source_rates: Mapping[str, float] = field(default_factory=dict)  # of sources that are not among the readings
     latency: Latency | None = None
+    commit_s: float = 0.0  # in which no task ran because a batch was planned or committed
     absence_counted: set[str] = field(default_factory=set)  # operators whose absence has been counted
 
 
@@ -176,6 +177,7 @@ def _snapshot(
         lag=sum(operators[n].backlog for n in topology.sources if n in operators),
         edge_rates=edges,
         execution=execution,
+        commit_s=min(w, window.commit_s),
     )
 
 

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from ...core import History, Topology
 from ...core.files import open_regular
 from ...spark.runtime import session
+from ...spark.stock.job import SETTINGS, Recording
+from ...spark.stock.observation import MicroBatch, StageRun
 from ..common.base import LIMITS, Limits, LoaderError, Problems
 from ..common.files import PACKED, at, items, parse_json, read_lines
 from ..common.units import Unusable, number
 from ..common.user_hints import Given, given_path, given_stages, given_topology, given_window
 from . import stages
-from .progress import progress
-from .stages import MicroBatch, StageRun
+from .progress import batch_told, progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,11 @@ EVENTS = (  # the events that are read; others are skipped unparsed
     "SparkListenerJobStart",
     "SparkListenerJobEnd",
     "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent",
+    "SparkListenerExecutorAdded",
+    "SparkListenerExecutorRemoved",
+    "SparkListenerEnvironmentUpdate",
 )
+_TASK, _STAGE, _START, _END, _PROGRESS, _ADDED, _REMOVED, _SETTINGS = EVENTS
 _EVENT = re.compile(rb'\{\s*"Event"\s*:\s*"([^"\\]{1,200})"')
 _PART = re.compile(r"events_(\d{1,18})_.*?(\.compact)?")
 
@@ -98,6 +103,30 @@ class SparkEventLog:
         --------
         >>> SparkEventLog("spark-events/app-1", names=["read", "count"]).history()  # doctest: +SKIP
         """
+        log = self._log()
+        batches = stages.of_one_query(log.batches(), self._query, self.problems)
+        about = {"loader": "SparkEventLog", "source": self._path.name}
+        return stages.history_of_batches(
+            batches, self._given, self._names, self._window_s, self.problems, self._limits, about
+        )
+
+    def recording(self, *, window_s: float = 10.0) -> Recording:
+        """Read the log for `dspkit.spark.attach`: the batches of a streaming query, with phases and state.
+
+        Parameters
+        ----------
+        window_s : float
+            The length of a window.
+
+        Examples
+        --------
+        >>> SparkEventLog("spark-events/app-1").recording().doctor()  # doctest: +SKIP
+        """
+        log = self._log()
+        batches = stages.of_one_query(log.batches(), self._query, self.problems)
+        return stages.recording_of_batches(batches, self._names, log.slots, log.settings, window_s)
+
+    def _log(self) -> Log:
         self.problems = Problems(strict=self._strict)
         log = Log(self.problems, self._limits)
         if self._spark is None:
@@ -106,11 +135,11 @@ class SparkEventLog:
         else:
             for told, weight in read_events(self._spark, self.files(), self._limits, self.problems):
                 log.take(told, "log", weight)
-        batches = stages.of_one_query(log.batches(), self._query, self.problems)
-        about = {"loader": "SparkEventLog", "source": self._path.name}
-        return stages.history_of_batches(
-            batches, self._given, self._names, self._window_s, self.problems, self._limits, about
-        )
+        if any(path.name.endswith(".compact") for path in self.files()) and self._path.is_dir():
+            self.problems.count(
+                "log that the history server compacted: jobs that had ended are missing", self._path.name
+            )
+        return log
 
     def files(self) -> list[Path]:
         """Return the files of the log in order; a compacted one replaces all before it.
@@ -159,7 +188,10 @@ class Log:
         self._job_of: dict[int, int] = {}
         self._jobs: dict[int, tuple[str, int, float, list[int]]] = {}  # query, batch, start, stages
         self._batches: dict[tuple[str, int], MicroBatch] = {}
-        self._progress: dict[tuple[str, int], float] = {}  # the remaining log, by the latest progress
+        self._progress: dict[tuple[str, int], MicroBatch] = {}
+        self._cores: dict[str, int] = {}  # by executor
+        self.slots = 0  # most that there were at once
+        self.settings: dict[str, str] = {}
         self._stages = 0
 
     def take(self, line: bytes | str, where: str, tasks: int = 1) -> None:
@@ -175,8 +207,12 @@ class Log:
                 self._start(event)
             elif name == "SparkListenerJobEnd":
                 self._end(event)
-            elif name == EVENTS[-1]:
+            elif name == _PROGRESS:
                 self._tell(event)
+            elif name in (_ADDED, _REMOVED):
+                self._executor(event, name == _ADDED)
+            elif name == _SETTINGS:
+                self._configure(at(event, "Spark Properties"))
         except Unusable as reason:
             self._problems.count(str(reason), where)
 
@@ -185,7 +221,9 @@ class Log:
         for job in self._jobs:
             self._problems.count("job without an end", f"job {job}")
         for key, batch in self._batches.items():
-            batch.backlog = self._progress.get(key)
+            if (told := self._progress.get(key)) is not None:
+                batch.report(told)
+            batch.slots = self.slots
         return list(self._batches.values())
 
     def _run(self, stage: int) -> StageRun:
@@ -255,11 +293,26 @@ class Log:
         batch.stages += [run for run in runs if run.tasks]  # a stage whose output was there already did not run
 
     def _tell(self, event: Any) -> None:
-        told = progress(event)
-        if told["backlog"] is not None:
-            query = at(event, "progress", "id")
-            self._progress[str(query)[:200], told["batch"]] = told["backlog"]
+        checked = progress(event)
+        told = batch_told(event)
+        key = (told.query, told.number)
+        if checked["rows"] or key not in self._progress:  # an idle query repeats the number of its next batch
+            self._progress[key] = told
             self._limits.check("readings", len(self._progress))
+
+    def _executor(self, event: Any, added: bool) -> None:
+        executor = str(at(event, "Executor ID"))[:200]
+        if added:
+            self._limits.check("names", len(self._cores) + 1)
+            self._cores[executor] = int(_metric(at(event, "Executor Info"), "Total Cores"))
+        else:
+            self._cores.pop(executor, None)
+        self.slots = max(self.slots, sum(self._cores.values()))
+
+    def _configure(self, said: Any) -> None:
+        for name in SETTINGS:
+            if isinstance(value := at(said, name), str):
+                self.settings[name] = value[:200]
 
 
 def _metric(metrics: Any, name: str) -> float:
@@ -281,8 +334,7 @@ def _time(event: Any, name: str) -> float:
     return _metric(event, name) / 1e3
 
 
-_TASK, _STAGE, _START, _END, _PROGRESS = EVENTS
-_ORDER = (_STAGE, _START, _END, _PROGRESS)  # a job's end finds its stages
+_ORDER = (_SETTINGS, _ADDED, _STAGE, _START, _END, _PROGRESS, _REMOVED)  # a job's end finds its stages
 _PROBLEM = "dspkit.problem"
 _METRICS = (  # of a task, as paths in its event
     ("Executor Run Time",),

@@ -12,13 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ...core import History, Operator, Topology
+from ...core import History, MetricError, Operator, Topology
+from ...spark.stock.job import Recording
+from ...spark.stock.observation import MicroBatch, batch_latency, batch_of
 from ..common import windows
 from ..common.base import LIMITS, Limits, LoaderError, Problems
 from ..common.files import at, items, parse_json, read_lines, text
 from ..common.units import Unusable, number
 from ..common.user_hints import given_parallelism, given_path
-from .stages import batch_latency
 
 
 class SparkProgress:
@@ -92,11 +93,34 @@ class SparkProgress:
         found = self._windows(p for p in made if self._query in (None, p["query"]))
         return windows.history_of_windows(topology, found, self.problems, self._limits, about, execution="micro-batch")
 
+    def recording(self, *, window_s: float = 10.0) -> Recording:
+        """Read the lines for `dspkit.spark.attach`, with phases and state.
+
+        Parameters
+        ----------
+        window_s : float
+            The length of a window.
+
+        Examples
+        --------
+        >>> SparkProgress([], parallelism=4).recording().doctor().state
+        'unknown'
+        """
+        self.problems = Problems(strict=self._strict)
+        told = []
+        for i, line in enumerate(self._raw(), 1):
+            try:
+                told.append(batch_told(_read(line, self._limits)))
+            except Unusable as reason:
+                self.problems.count(str(reason), f"line {i}")
+        found = [b for b in told if self._query in (None, b.query)]
+        return Recording(found, slots=self._k, window_s=window_s)
+
     @property
     def _source(self) -> str:
         return Path(self._lines).name if isinstance(self._lines, (str, Path)) else "lines"
 
-    def _progress(self) -> Iterator[dict[str, Any]]:
+    def _raw(self) -> Iterator[Any]:
         if isinstance(self._lines, (str, Path)):
             lines: Iterable[Any] = read_lines(given_path(self._lines), self._limits, self.problems)
         elif isinstance(self._lines, Iterable) and not isinstance(self._lines, Mapping):
@@ -105,6 +129,10 @@ class SparkProgress:
             raise LoaderError(f"{type(self._lines).__name__}", expected="a path or lines", fix="pass a list of them")
         for count, line in enumerate(lines, 1):
             self._limits.check("readings", count)
+            yield line
+
+    def _progress(self) -> Iterator[dict[str, Any]]:
+        for count, line in enumerate(self._raw(), 1):
             try:
                 yield progress(_read(line, self._limits))
             except Unusable as reason:
@@ -172,6 +200,14 @@ def progress(report: Any) -> dict[str, Any]:
         "backlog": backlog(report),
         "stateful": bool(items(at(report, "stateOperators"))),
     }
+
+
+def batch_told(report: Any) -> MicroBatch:
+    """Return the batch that one progress describes, with its phases, or raise Unusable."""
+    try:
+        return batch_of(report)
+    except MetricError as error:
+        raise Unusable(f"progress: {error.got:.100}") from None
 
 
 def _rows(told: Any) -> float:

@@ -22,61 +22,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from ...core import History, Latency, Topology
+from ...core import History, Topology
+from ...spark.stock.job import Recording
+from ...spark.stock.observation import MicroBatch, batch_latency
 from ..common import windows
 from ..common.base import Limits, LoaderError, Problems
 from ..common.user_hints import Given, sized
-
-Shape = tuple[tuple[int, ...], ...]  # of each stage the places of its parents
-
-
-@dataclass(slots=True)
-class StageRun:
-    """The sums over the tasks of one stage, in seconds and records."""
-
-    id: int
-    tasks: int
-    done: int = 0  # tasks that succeeded
-    failed: int = 0
-    run_s: float = 0.0
-    wait_s: float = 0.0
-    cpu_s: float = 0.0
-    received: float = 0.0
-    shuffled: float = 0.0  # records written for the next stage
-    wrote: float = 0.0  # records written elsewhere
-    parents: tuple[int, ...] | None = None  # None: unknown; then each follows the one before
-
-
-@dataclass(slots=True)
-class MicroBatch:
-    """One micro-batch, or one job outside of them; times in seconds since 1970."""
-
-    query: str
-    number: int
-    began: float
-    ended: float
-    stages: list[StageRun] = field(default_factory=list)
-    backlog: float | None = None  # records that were left in the log
-
-    @property
-    def where(self) -> str:
-        return f"batch {self.number} of {self.query}" if self.query else f"job {self.number}"
-
-    @property
-    def shape(self) -> Shape:
-        place = {stage.id: i for i, stage in enumerate(self.stages)}
-        return tuple(
-            tuple(place[p] for p in stage.parents if p in place)
-            if stage.parents is not None
-            else ((i - 1,) if i else ())
-            for i, stage in enumerate(self.stages)
-        )
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(stage.tasks for stage in self.stages)
 
 
 def of_one_query(batches: Iterable[MicroBatch], query: str | None, problems: Problems) -> list[MicroBatch]:
@@ -125,7 +77,44 @@ def history_of_batches(
     edges = [(called[p], called[i]) for i, parents in enumerate(shape) for p in parents]
     topology = given.topology or sized(most, edges)
     found = _windows(alike, called, topology, window_s, problems)
+    if not any(batch.query for batch in alike):
+        about = {**about, "application": "batch"}  # which advice must not take for a stream
     return windows.history_of_windows(topology, found, problems, limits, about, execution="micro-batch")
+
+
+def recording_of_batches(
+    batches: Sequence[MicroBatch],
+    names: Sequence[str] | None,
+    slots: int,
+    settings: Mapping[str, str],
+    window_s: float,
+    note: str = "",
+) -> Recording:
+    """Return the batches whose progress was reported, with the stages of the most common shape as operators."""
+    told = [batch for batch in batches if batch.rows]
+    if not told:
+        raise LoaderError(
+            "no progress of a streaming query",
+            expected="the log of an application that runs one",
+            fix="a batch application has jobs that end: nothing arrives that it could fall behind",
+        )
+    for batch in told:
+        batch.stages.sort(key=lambda stage: stage.id)
+        if any(stage.done < stage.tasks for stage in batch.stages):
+            batch.stages = []  # in part only
+    shapes = Counter(batch.shape for batch in told if batch.stages)
+    if not shapes:
+        return Recording(told, slots=slots, settings=settings, window_s=window_s, note=note)
+    shape = shapes.most_common(1)[0][0]
+    called = _names(Given(None), names, len(shape))
+    for batch in told:
+        if batch.shape != shape:
+            batch.stages = []
+        for name, run in zip(called, batch.stages, strict=False):
+            run.operator = name
+    most = {name: max(b.stages[i].tasks for b in told if b.stages) for i, name in enumerate(called)}
+    edges = [(called[p], called[i]) for i, parents in enumerate(shape) for p in parents]
+    return Recording(told, slots=slots, settings=settings, topology=sized(most, edges), window_s=window_s, note=note)
 
 
 def _names(given: Given, names: Sequence[str] | None, count: int) -> list[str]:
@@ -203,20 +192,6 @@ def _window(group: list[MicroBatch], start: float, names: Sequence[str], topolog
         readings[name] = reading
     weights = [sum(stage.received + stage.shuffled for stage in batch.stages[:1]) for batch in group]
     made.readings, made.parallelism = readings, dict(zip(names, group[0].sizes, strict=True))
-    made.latency = batch_latency([batch.ended - batch.began for batch in group], weights)
+    made.commit_s = sum(max(0.0, b.lasted - b.phases.get("addBatch", b.lasted)) for b in group)
+    made.latency = batch_latency([batch.lasted for batch in group], weights)
     return made
-
-
-def batch_latency(seconds: Sequence[float], records: Sequence[float]) -> Latency | None:
-    """Return mean and percentiles over the records, each of which takes as long as its batch."""
-    pairs = sorted((s, n) for s, n in zip(seconds, records, strict=True) if n > 0)
-    total = sum(n for _, n in pairs)
-    if not total > 0:
-        return None
-    levels, seen, wanted = [], 0.0, [0.5, 0.95, 0.99]
-    for s, n in pairs:
-        seen += n
-        while wanted and seen >= wanted[0] * total * (1 - 1e-12):
-            levels.append(s)
-            wanted.pop(0)
-    return Latency(sum(s * n for s, n in pairs) / total, *levels)

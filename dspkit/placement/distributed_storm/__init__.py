@@ -18,7 +18,7 @@ from .cluster import (
 )
 from .monitor import Watch, known_points, monitored, start
 from .schedulers import MigrationRules, Move, NodeView, Slot, bootstrap, plan, round_robin, slots_in_turn
-from .streams import cluster_of, deployed, least_traffic, problem_of, streams, traffic
+from .streams import cluster_of, deployed, executors_problem, least_traffic, problem_of, streams, traffic
 
 __all__ = [
     "Died",
@@ -36,6 +36,7 @@ __all__ = [
     "bootstrap",
     "cluster_of",
     "deployed",
+    "executors_problem",
     "known_points",
     "least_traffic",
     "monitored",

@@ -133,6 +133,9 @@ class StormCluster:
         A `Worker` by name, at least one.
     events : tuple of Event
         Events on these nodes, in any order.
+    delays : mapping
+        Delay in seconds by pair of nodes, as pings have measured it (`Snapshot.delays`), which replaces those of the
+        workers. Clusters that differ in it alone are equal.
 
     Examples
     --------
@@ -144,8 +147,10 @@ class StormCluster:
 
     workers: Mapping[str, Worker] = field(default_factory=FrozenMap)
     events: tuple[Event, ...] = ()
+    delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "delays", FrozenMap(self.delays))
         workers = FrozenMap(self.workers) if isinstance(self.workers, Mapping) else FrozenMap()
         if not workers or not all(isinstance(w, Worker) for w in workers.values()):
             raise ArgumentError(
@@ -180,7 +185,11 @@ class StormCluster:
         [23.0, 0.0, 23.0]
         """
         sent = np.array([w.delay_ms for w in self.workers.values()])
-        return np.where(np.eye(len(sent), dtype=bool), 0.0, sent[:, None])
+        found = np.where(np.eye(len(sent), dtype=bool), 0.0, sent[:, None])
+        for u, a in enumerate(self.names):
+            for v, b in enumerate(self.names):
+                found[u, v] = 1e3 * self.delays.get((a, b), self.delays.get((b, a), found[u, v] / 1e3))
+        return found
 
     def plane(self, seed: int = 0) -> dict[str, tuple[float, float]]:
         """Return network coordinates of the nodes, estimated from their mean delays, for plots.
@@ -214,7 +223,10 @@ class StormCluster:
         >>> cluster.ping(0, 1, np.random.default_rng(1))
         20.0
         """
-        workers = list(self.workers.values())
+        names, workers = self.names, list(self.workers.values())
+        measured = self.delays.get((names[u], names[v]), self.delays.get((names[v], names[u])))
+        if measured is not None:
+            return 1e3 * measured
         ways = [max(0.0, w.delay_ms + w.jitter_ms * random.standard_normal()) for w in (workers[u], workers[v])]
         return sum(ways) / 2
 

@@ -87,8 +87,10 @@ def deployed(deployment: Deployment, where: Mapping[Executor, Slot], names: tupl
     return replace(deployment, placement={e: names[node] for e, (node, _) in where.items()})
 
 
-def cluster_of(snapshot: Snapshot) -> StormCluster:
-    """Return the nodes of a backend whose network is unknown, as workers without delays.
+def cluster_of(snapshot: Snapshot) -> StormCluster | None:
+    """Return the nodes of a backend, as workers with the delays that pings have measured, or without delays.
+
+    Nodes in use that are not measured any more are down, unless none is measured. None if no node is known.
 
     Parameters
     ----------
@@ -99,11 +101,14 @@ def cluster_of(snapshot: Snapshot) -> StormCluster:
     --------
     >>> from dspkit import apps
     >>> backend = apps.word_count().simulator()
-    >>> cluster_of(backend.observe()).names
+    >>> cluster = cluster_of(backend.observe())
+    >>> cluster.names if cluster else ()
     ('node-1', 'node-2', 'node-3', 'node-4')
     """
-    names = set(snapshot.nodes) | set(snapshot.deployment.placement.values())
-    return StormCluster({name: Worker() for name in sorted(names) or ["node-1"]})
+    names = snapshot.nodes or set(snapshot.deployment.placement.values())
+    if not names:
+        return None
+    return StormCluster({name: Worker() for name in sorted(names)}, delays=snapshot.delays)
 
 
 def problem_of(
@@ -139,6 +144,43 @@ def problem_of(
     >>> problem.application.operators, problem.pinned
     (('a[0]', 'b[0]', 'b[1]'), {0: 0})
     """
+    sent = cluster.mean_delays() / 1e3
+    network = Network(
+        cluster.names,
+        (sent + sent.T) / 2,
+        [slot_executors * n for n in cluster.slots],
+        availability=cluster.availability(0.0),
+    )
+    return executors_problem(topology, parallelism, rates, network, pinned)
+
+
+def executors_problem(
+    topology: Topology,
+    parallelism: Mapping[str, int],
+    rates: Mapping[Edge, float],
+    network: Network,
+    pinned: Mapping[str, str],
+    *,
+    time_s: Mapping[str, float] | None = None,
+) -> Problem:
+    """Return the placement problem whose operators are executors of demand 1, named as in "count[0]".
+
+    Parameters
+    ----------
+    topology, parallelism, rates, pinned
+        As of `problem_of`.
+    network : Network
+        The nodes, whose capacity is counted in executors.
+    time_s : mapping, optional
+        Seconds per record by operator; 1 ms by default.
+
+    Examples
+    --------
+    >>> network = Network(("x", "y"), 0.01, capacity=2)
+    >>> problem = executors_problem(Topology.chain("a", "b"), {"a": 1, "b": 2}, {("a", "b"): 10}, network, {"a": "x"})
+    >>> problem.application.operators, problem.application.rate_per_s.tolist()
+    (('a[0]', 'b[0]', 'b[1]'), [5.0, 5.0])
+    """
     both = streams(topology, parallelism, rates)
     names = {e: f"{e[0]}[{e[1]}]" for e in both}
     carried = {
@@ -147,14 +189,8 @@ def problem_of(
         for other, rate in others
         if (e[0], other[0]) in topology.edges
     }
-    sent = cluster.mean_delays() / 1e3
-    app = Application(tuple(names.values()), tuple(carried), 1.0, 0.001, tuple(carried.values()))
-    network = Network(
-        cluster.names,
-        (sent + sent.T) / 2,
-        [slot_executors * n for n in cluster.slots],
-        availability=cluster.availability(0.0),
-    )
+    seconds = 0.001 if time_s is None else [time_s[operator] for operator, _ in both]
+    app = Application(tuple(names.values()), tuple(carried), 1.0, seconds, tuple(carried.values()) or 0.0)
     return Problem(app, network, {names[e]: pinned[e[0]] for e in both if e[0] in pinned})
 
 

@@ -23,10 +23,12 @@ import hashlib
 import re
 import struct
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ...core.typing import Array
@@ -262,19 +264,21 @@ def wire_schema() -> pa.Schema:
 
 def wire(rows: list[Row]) -> pa.RecordBatch:
     """Return frames as a batch of Spark's rows."""
-    import numpy as np
     import pyarrow as pa
 
     # Arrow's own conversion from Python takes longer than all else that a frame needs, so the buffers are made here.
-    numbers = np.array([(to, sender, p, most) for to, sender, p, _, most in rows], np.int32).T.copy()
-    ends = np.cumsum([0, *(len(row[3]) for row in rows)])
+    to, sender, p, frames, most = zip(*rows, strict=True)
+    ends = [0, *accumulate(map(len, frames))]
     if ends[-1] > _MOST_BYTES:
         raise pa.ArrowCapacityError(f"{ends[-1]} bytes of frames in one batch; at most {_MOST_BYTES}")
-    data = rows[0][3] if len(rows) == 1 else b"".join(row[3] for row in rows)
-    to, sender, p, most = (pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(each)]) for each in numbers)
-    frames = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
-    columns = [to, sender, p, pa.Array.from_buffers(pa.binary(), len(rows), frames), most]
-    return pa.RecordBatch.from_arrays(columns, schema=wire_schema())
+    numbers = [
+        pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(array("i", column))])
+        for column in (to, sender, p, most)
+    ]
+    data = frames[0] if len(rows) == 1 else b"".join(frames)
+    binary = [None, pa.py_buffer(array("i", ends)), pa.py_buffer(data)]
+    numbers.insert(3, pa.Array.from_buffers(pa.binary(), len(rows), binary))
+    return pa.RecordBatch.from_arrays(numbers, schema=wire_schema())
 
 
 def stamped(schema: pa.Schema, sender: str) -> pa.Schema:
@@ -305,10 +309,9 @@ class Records:
         import pyarrow as pa
 
         whole = pa.ipc.read_record_batch(frame, schema)
-        columns = whole.columns
-        event, read = (column.to_numpy() for column in columns[-2:])
-        seen = pa.schema(list(schema)[:-2], metadata=schema.metadata)
-        return cls(pa.RecordBatch.from_arrays(columns[:-2], schema=seen), event, read)
+        last = whole.num_columns - 1
+        event, read = whole.column(last - 1).to_numpy(), whole.column(last).to_numpy()
+        return cls(whole.select(range(last - 1)), event, read)
 
     @classmethod
     def merged(cls, parts: Sequence[Records]) -> Records:

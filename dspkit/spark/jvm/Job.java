@@ -100,6 +100,7 @@ public final class Job implements Allowance {
   /** The links between workers from the next epoch on: sender, receiver, seconds, bytes/s, parted by semicolons. */
   public void links(String described) {
     links = described;
+    Pings.links(described);
   }
 
   private static String[][] parsed(String homes) {

@@ -26,17 +26,29 @@ final class Links {
 
   /** The links to the task's worker; null if frames are held on none. */
   static Links of(TaskContext task, int operator) {
-    String described = task.getLocalProperty("dspkit.links"), here = System.getenv("DSPKIT_WORKER");
-    if (described == null || described.isEmpty() || here == null) return null;
-    int own = Integer.parseInt(here.substring(here.lastIndexOf('-') + 1));
     Links made = new Links(operator);
-    for (String each : described.split(";")) {
+    made.links.putAll(described(task.getLocalProperty("dspkit.links"), Pings.worker()));
+    return made.links.isEmpty() ? null : made;
+  }
+
+  /** The links to a worker, by the number of the sender. */
+  private static Map<Integer, Link> described(String links, int own) {
+    Map<Integer, Link> found = new HashMap<>();
+    if (links == null || links.isEmpty() || own < 0) return found;
+    for (String each : links.split(";")) {
       String[] link = each.split(",");
       if (Integer.parseInt(link[1]) != own) continue;
-      made.links.put(
+      found.put(
           Integer.parseInt(link[0]), new Link((long) (Double.parseDouble(link[2]) * 1e9), Double.parseDouble(link[3])));
     }
-    return made.links.isEmpty() ? null : made;
+    return found;
+  }
+
+  /** The delays in nanoseconds of the links to a worker, by the number of the sender. */
+  static Map<Integer, Long> delays(String links, int own) {
+    Map<Integer, Long> found = new HashMap<>();
+    described(links, own).forEach((sender, link) -> found.put(sender, link.delayNanos));
+    return found;
   }
 
   /**

@@ -31,6 +31,11 @@ public final class Plugin implements SparkPlugin {
     return seconds;
   }
 
+  /** The least round trips between workers of the last seconds. */
+  public static Map<String, Double> pings(double last) {
+    return Pings.least(last);
+  }
+
   /** A machine was so busy since anybody there spoke last. */
   private static void heard(String host, double load) {
     double now = System.nanoTime() * 1e-9;
@@ -55,6 +60,7 @@ public final class Plugin implements SparkPlugin {
         synchronized (MACHINES) {
           MACHINES.clear(); // of a Spark before this one
         }
+        Pings.forget();
         return Collections.emptyMap();
       }
 
@@ -63,6 +69,7 @@ public final class Plugin implements SparkPlugin {
       public Object receive(Object message) {
         if ("filled".equals(message)) return Job.filled();
         if (!(message instanceof Object[] load)) return Job.answer((Map<Integer, Long>) message);
+        if ("ping".equals(load[0])) return Pings.hear(load);
         heard((String) load[0], (Double) load[1]);
         return null;
       }
@@ -72,21 +79,36 @@ public final class Plugin implements SparkPlugin {
   @Override
   public ExecutorPlugin executorPlugin() {
     return new ExecutorPlugin() {
-      private Thread listener;
+      private Thread listener, pings;
 
       @Override
       public void init(PluginContext context, Map<String, String> conf) {
         if ("driver".equals(context.executorID())) return; // local mode: the jobs themselves are here
-        listener = new Thread(() -> listen(context), "dspkit-jobs");
-        listener.setDaemon(true);
-        listener.start();
+        listener = thread(() -> listen(context), "dspkit-jobs");
+        if (Pings.worker() >= 0) pings = thread(() -> ping(context), "dspkit-pings");
       }
 
       @Override
       public void shutdown() {
         if (listener != null) listener.interrupt();
+        if (pings != null) pings.interrupt();
       }
     };
+  }
+
+  private static Thread thread(Runnable runs, String name) {
+    Thread made = new Thread(runs, name);
+    made.setDaemon(true);
+    made.start();
+    return made;
+  }
+
+  private static void ping(PluginContext context) {
+    try {
+      Pings.run(context, Pings.worker());
+    } catch (InterruptedException end) {
+      // The process ends.
+    }
   }
 
   @SuppressWarnings("unchecked")

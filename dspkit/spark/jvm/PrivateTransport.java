@@ -110,7 +110,7 @@ public final class PrivateTransport extends TransportContext {
   }
 
   /** The address to listen at, as Spark chooses it for the other servers of this process. */
-  private static String host() {
+  static String host() {
     SparkEnv here = SparkEnv.get();
     if (!"driver".equals(here.executorId())) return Utils.localHostName();
     SparkConf conf = here.conf();

@@ -17,7 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** One reader of the log: takes what has become due in its partitions, a frame at a time. */
 final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTimeRead<InternalRow> {
   private static final long NAP_NS = 5_000_000; // between looks at the job's version
-  private static final long LARGEST = 2048; // records in a frame, whose overhead is that of some hundred
+  private static final long LARGEST = 8192; // records in a frame, whose overhead is that of some hundred
   // A frame costs the same however little it holds. So frames come as often as they hold ENOUGH records: soon while an
   // epoch begins and as long as there is more, then less and less often. Several readers wait longer each, as the job
   // works on the frames of all; and they take theirs at the same moments, so that a receiver finds several waiting.

@@ -254,6 +254,14 @@ def machines(spark: Any) -> dict[str, float]:
     return {str(host): float(seconds) for host, seconds in spark.sparkContext._jvm.dspkit.Plugin.busy().items()}
 
 
+def round_trips(spark: Any, last_s: float) -> dict[tuple[int, int], float]:
+    """Return the least round trip of the last seconds, by the numbers of the worker that pinged and the other one."""
+    if without_jar() is not None:
+        return {}
+    found = spark.sparkContext._jvm.dspkit.Plugin.pings(last_s)
+    return {(int(a), int(b)): float(s) for pair, s in found.items() for a, _, b in [str(pair).partition(",")]}
+
+
 def remove_at_end(spark: Any, folder: Path) -> None:
     """Let Java remove this folder when it ends, a moment after a Python that is terminated or killed."""
     jvm = spark.sparkContext._jvm

@@ -38,6 +38,7 @@ _UNTOUCHED = {
     "names machines otherwise: places='no'",
     "settings": "leave the settings unchanged",
 }
+_PINGED_S = 10.0  # pings before that are forgotten: a network may change
 _COME_S = 90.0  # timeout of an executor: Java starts twice, on a busy machine
 
 
@@ -92,6 +93,17 @@ class Workers:
             return ""
         ends = ((*(name.rpartition("-")[2] for name in pair), *link) for pair, link in self._cluster.links.items())
         return ";".join(f"{a},{b},{delay!r},{'Infinity' if rate == inf else repr(rate)}" for a, b, delay, rate in ends)
+
+    def delays(self) -> dict[tuple[str, str], float]:
+        """Return half of the least round trip between workers of a cluster of ours that executors measured lately."""
+        if self._cluster is None:
+            return {}
+        running, found = set(self._cluster.workers), dict[tuple[str, str], float]()
+        for (a, b), seconds in sorted(session.round_trips(self._spark, _PINGED_S).items()):
+            pair = (f"worker-{min(a, b)}", f"worker-{max(a, b)}")
+            if running.issuperset(pair):
+                found[pair] = min(seconds / 2, found.get(pair, inf))
+        return found
 
     @property
     def count(self) -> int | None:

@@ -1,0 +1,1 @@
+"""Stock queries: Structured Streaming queries of other programs, observed, diagnosed and changed while they run."""

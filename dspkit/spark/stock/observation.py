@@ -1,0 +1,465 @@
+"""Micro-batches of a stock query, as Spark reports them: progress, and the sums of its stages.
+
+A batch is known from two places. Its `StreamingQueryProgress` has rows, phases and state; the status store of the
+driver (or an event log, or the REST API) has the tasks of its stages. Reading both changes nothing in the query.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...core import BackendError, Latency, MetricError
+
+_OFFSETS = ("endOffset", "latestOffset")
+_MOST_FILES = 200_000  # files of a folder that are counted for the lag of a file source
+
+
+class AttachError(BackendError):
+    """A query that cannot be attached to, or a change of it that is not possible."""
+
+
+@dataclass(slots=True)
+class StageRun:
+    """The sums over the tasks of one stage, in seconds and records."""
+
+    id: int
+    tasks: int
+    done: int = 0  # tasks that succeeded
+    failed: int = 0
+    run_s: float = 0.0
+    wait_s: float = 0.0
+    cpu_s: float = 0.0
+    received: float = 0.0
+    shuffled: float = 0.0  # records written for the next stage
+    wrote: float = 0.0  # records written elsewhere
+    parents: tuple[int, ...] | None = None  # None: unknown; then each follows the one before
+    gc_s: float = 0.0
+    spilled: float = 0.0  # bytes
+    longest_s: float | None = None  # of its tasks
+    median_s: float | None = None
+    operator: str = ""
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of task time without the waits for the stage before."""
+        return max(0.0, self.run_s - self.wait_s)
+
+
+@dataclass(frozen=True)
+class StateReport:
+    """One stateful operator of a batch, as its progress reports it; times are sums over tasks, in seconds."""
+
+    name: str
+    rows: float
+    memory_bytes: float
+    stores: int
+    commit_s: float
+    update_s: float
+    dropped: float  # rows behind the watermark
+    custom: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """One micro-batch, or one job outside of them; times in seconds since 1970."""
+
+    query: str
+    number: int
+    began: float
+    ended: float
+    stages: list[StageRun] = field(default_factory=list)
+    backlog: float | None = None  # records that were left in the log
+    rows: float | None = None  # None: no progress was reported
+    phases: dict[str, float] = field(default_factory=dict)  # seconds by Spark's name of the phase
+    sources: tuple[tuple[str, float], ...] = ()  # description and rows of each
+    state: tuple[StateReport, ...] = ()
+    slots: int = 0  # of the cluster while it ran; 0: not known
+
+    @property
+    def where(self) -> str:
+        return f"batch {self.number} of {self.query}" if self.query else f"job {self.number}"
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        """Of each stage the places of its parents."""
+        place = {stage.id: i for i, stage in enumerate(self.stages)}
+        return tuple(
+            tuple(place[p] for p in stage.parents if p in place)
+            if stage.parents is not None
+            else ((i - 1,) if i else ())
+            for i, stage in enumerate(self.stages)
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(stage.tasks for stage in self.stages)
+
+    @property
+    def lasted(self) -> float:
+        """Seconds from the trigger to the commit; without progress, the span of the jobs."""
+        return self.phases.get("triggerExecution", self.ended - self.began)
+
+    @property
+    def stores(self) -> int:
+        """State stores that the batch opens and commits."""
+        return sum(s.stores for s in self.state)
+
+    def report(self, told: MicroBatch) -> None:
+        """Take over what the progress of the batch says: the jobs span only a part of it."""
+        self.began, self.ended = min(self.began, told.began), max(self.ended, told.ended)
+        self.rows, self.phases, self.backlog = told.rows, told.phases, told.backlog
+        self.sources, self.state = told.sources, told.state
+
+
+def batch_latency(seconds: Sequence[float], records: Sequence[float]) -> Latency | None:
+    """Return mean and percentiles over the records, each of which takes as long as its batch."""
+    pairs = sorted((s, n) for s, n in zip(seconds, records, strict=True) if n > 0)
+    total = sum(n for _, n in pairs)
+    if not total > 0:
+        return None
+    levels, seen, wanted = [], 0.0, [0.5, 0.95, 0.99]
+    for s, n in pairs:
+        seen += n
+        while wanted and seen >= wanted[0] * total * (1 - 1e-12):
+            levels.append(s)
+            wanted.pop(0)
+    return Latency(sum(s * n for s, n in pairs) / total, *levels)
+
+
+def batch_of(report: Any) -> MicroBatch:
+    """Return the batch that one `StreamingQueryProgress` describes, as a mapping.
+
+    Parameters
+    ----------
+    report : mapping
+        The progress; the event of a listener or an event log has it under "progress".
+
+    Examples
+    --------
+    >>> progress = {"id": "q", "batchId": 3, "timestamp": "2026-01-01T00:00:01.000Z", "numInputRows": 500,
+    ...             "durationMs": {"addBatch": 400, "triggerExecution": 600}}
+    >>> batch = batch_of(progress)
+    >>> batch.number, batch.rows, batch.lasted, batch.phases["addBatch"]
+    (3, 500.0, 0.6, 0.4)
+    """
+    report = report.get("progress", report) if isinstance(report, Mapping) else report
+    if not isinstance(report, Mapping):
+        raise _unusable("progress that is no mapping")
+    sources = [s for s in _items(report, "sources") if isinstance(s, Mapping)]
+    each = tuple((str(s.get("description", ""))[:1000], _number(s, "numInputRows", 0.0)) for s in sources)
+    whole = report.get("numInputRows")
+    rows = sum(n for _, n in each) if whole is None and each else _number(report, "numInputRows")
+    durations = report.get("durationMs")
+    phases = (
+        {str(k)[:80]: _number(durations, k) / 1e3 for k in list(durations)[:64]}
+        if isinstance(durations, Mapping)
+        else {}
+    )
+    began = _instant(report.get("timestamp"))
+    return MicroBatch(
+        str(report.get("id") or "")[:200],
+        int(_number(report, "batchId")),
+        began,
+        began + phases.get("triggerExecution", 0.0),
+        backlog=_backlog(sources),
+        rows=rows,
+        phases=phases,
+        sources=each,
+        state=tuple(_state(s) for s in _items(report, "stateOperators") if isinstance(s, Mapping)),
+    )
+
+
+def _state(told: Mapping[str, Any]) -> StateReport:
+    custom = told.get("customMetrics")
+    kept = {k: _number(custom, k, 0.0) for k in list(custom)[:200]} if isinstance(custom, Mapping) else {}
+    return StateReport(
+        str(told.get("operatorName", ""))[:200],
+        _number(told, "numRowsTotal", 0.0),
+        _number(told, "memoryUsedBytes", 0.0),
+        int(_number(told, "numStateStoreInstances", _number(told, "numShufflePartitions", 0.0))),
+        _number(told, "commitTimeMs", 0.0) / 1e3,
+        (_number(told, "allUpdatesTimeMs", 0.0) + _number(told, "allRemovalsTimeMs", 0.0)) / 1e3,
+        _number(told, "numRowsDroppedByWatermark", 0.0),
+        kept,
+    )
+
+
+def _backlog(sources: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the records left in the sources' logs, if all of them report it, as Kafka's does."""
+    left = 0.0
+    for source in sources:
+        end, latest = (_offsets(source.get(name)) for name in _OFFSETS)
+        if end is None or latest is None or end.keys() != latest.keys():
+            return None
+        left += sum(max(0.0, latest[key] - end[key]) for key in end)
+    return left if sources else None
+
+
+def _offsets(value: Any) -> dict[tuple[str, str], float] | None:
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+        found = {(t, p): float(n) for t, of in value.items() for p, n in of.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return found if found and all(map(math.isfinite, found.values())) else None
+
+
+def _items(report: Mapping[str, Any], name: str) -> list[Any]:
+    value = report.get(name)
+    return value[:1000] if isinstance(value, list) else []
+
+
+def _number(told: Any, name: str, default: float | None = None) -> float:
+    value = told.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise _unusable(f"{name}={value!r:.60} in a progress")
+    if value < 0:  # Spark's word for unknown
+        if default is None:
+            raise _unusable(f"{name}={value!r:.60} in a progress")
+        return default
+    return float(value)
+
+
+def _instant(value: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(value)[:40].replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise _unusable(f"timestamp={value!r:.60} in a progress") from None
+
+
+def _unusable(got: str) -> MetricError:
+    return MetricError(got, expected="a StreamingQueryProgress of Spark", fix="pass it as Spark writes it")
+
+
+class ProgressReader:
+    """The progress reports of a query, each one once.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        Of classic PySpark or of Spark Connect.
+
+    Examples
+    --------
+    >>> ProgressReader(query).new()  # doctest: +SKIP
+    """
+
+    def __init__(self, query: Any):
+        self._query, self._java = query, getattr(query, "_jsq", None)
+        self._last = ""  # the newest timestamp that was returned
+
+    def new(self) -> list[MicroBatch]:
+        """Return the batches with rows that were reported since the last call, oldest first."""
+        found = []
+        for told in self._reports():
+            batch = batch_of(told)
+            if batch.rows and "addBatch" in batch.phases:  # an idle query reports the number of the batch to come
+                found.append(batch)
+        return found
+
+    def _reports(self) -> Iterator[Mapping[str, Any]]:
+        """Progress as mappings; of classic queries only what is new crosses to Python."""
+        every = list(self._query.recentProgress if self._java is None else self._java.recentProgress())
+        fresh: list[Any] = []
+        newest = self._last
+        for one in reversed(every):
+            stamp = str(_member(one, "timestamp"))
+            if stamp <= self._last:  # ISO times of one zone sort as text
+                break
+            newest = max(newest, stamp)
+            fresh.append(one)
+        self._last = newest
+        for one in reversed(fresh):
+            told = one if isinstance(one, Mapping) and type(one) is dict else json.loads(_member(one, "json"))
+            yield told
+
+
+def _member(thing: Any, name: str) -> Any:
+    """Return a property of PySpark's progress, the result of the same method of Java's, or an entry of a mapping."""
+    if type(thing) is dict:
+        return thing[name]
+    value = getattr(thing, name)
+    return value() if callable(value) else value
+
+
+class StatusStore:
+    """Stages and tasks of a running query, from Spark's own store in the driver: no UI, no HTTP, no listener.
+
+    The jobs of a query carry its run id as job group, so that nothing has to be parsed but the number of the batch.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A classic session.
+    run_id : str
+        The run id of the query.
+
+    Examples
+    --------
+    >>> StatusStore(spark, query.runId).batches({7})  # doctest: +SKIP
+    """
+
+    def __init__(self, spark: Any, run_id: Any):
+        context = spark.sparkContext._jsc.sc()
+        jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
+        self._store, self._tracker, self._run = context.statusStore(), context.statusTracker(), str(run_id)
+        scala = jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule()
+        self._mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper().registerModule(scala)
+        self._levels = gateway.new_array(jvm.double, 2)
+        self._levels[0], self._levels[1] = 0.5, 1.0
+
+    def batches(self, numbers: set[int], *, spread: bool = False) -> dict[int, list[StageRun]]:
+        """Return the completed stages of these batches as far as Spark still has them, in the order of their ids.
+
+        Parameters
+        ----------
+        numbers : set of int
+            Numbers of batches.
+        spread : bool
+            Whether to read the median and the longest task of each stage, which takes twice as long.
+        """
+        found: dict[int, list[StageRun]] = {}
+        for job in sorted(self._tracker.getJobIdsForGroup(self._run), reverse=True):
+            told = self._json(self._store.job(job))
+            number = batch_number(told.get("description"))
+            if number is None:
+                continue
+            if number < min(numbers):
+                break
+            if number in numbers:
+                stages = [self._json(self._store.lastStageAttempt(i)) for i in told["stageIds"]]
+                runs = [stage_run(s) for s in stages if s["status"] == "COMPLETE"]
+                found.setdefault(number, []).extend(runs)
+        for runs in found.values():
+            runs.sort(key=lambda run: run.id)
+            for run in runs if spread else ():
+                self._spread(run)
+        return found
+
+    def running(self) -> tuple[int, int]:
+        """Return the active and the failed tasks of the jobs that run now."""
+        jobs = [self._json(self._store.job(j)) for j in sorted(self._tracker.getJobIdsForGroup(self._run))[-4:]]
+        alive = [j for j in jobs if j["status"] == "RUNNING"]
+        return sum(j["numActiveTasks"] for j in alive), sum(j["numFailedTasks"] for j in alive)
+
+    def operations(self, stage: int) -> list[str]:
+        """Return the names of the plan's nodes that ran in a stage, as Spark draws them."""
+        names, todo = [], [self._store.operationGraphForStage(stage).rootCluster()]
+        while todo:
+            cluster = todo.pop()
+            names.append(str(cluster.name()))
+            kids = cluster.childClusters().toList()
+            todo += [kids.apply(i) for i in range(kids.size())]
+        return names[1:]
+
+    def _spread(self, run: StageRun) -> None:
+        found = self._store.taskSummary(run.id, 0, self._levels)
+        if found.isDefined():
+            run.median_s, run.longest_s = (t / 1e3 for t in self._json(found.get())["executorRunTime"])
+
+    def _json(self, thing: Any) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(self._mapper.writeValueAsString(thing))
+        return made
+
+
+def batch_number(description: Any) -> int | None:
+    """Return the batch that the description of a query's job names in its last line.
+
+    Examples
+    --------
+    >>> batch_number("word count\\nid = 1\\nrunId = 2\\nbatch = 17"), batch_number("count at cell 3")
+    (17, None)
+    """
+    last = str(description or "").rsplit("\n", 1)[-1]
+    head, _, number = last.partition("batch = ")
+    return int(number) if not head and number.isdecimal() and len(number) < 16 else None
+
+
+def stage_run(told: Mapping[str, Any]) -> StageRun:
+    """Return the sums of a stage as Spark's store and its REST API write them."""
+    return StageRun(
+        int(told["stageId"]),
+        int(told["numTasks"]),
+        int(told["numCompleteTasks"]),
+        int(told["numFailedTasks"]),
+        told["executorRunTime"] / 1e3,
+        told["shuffleFetchWaitTime"] / 1e3,
+        told["executorCpuTime"] / 1e9,
+        float(told["inputRecords"] + told["shuffleReadRecords"]),
+        float(told["shuffleWriteRecords"]),
+        float(told["outputRecords"]),
+        gc_s=told.get("jvmGcTime", 0) / 1e3,
+        spilled=float(told.get("diskBytesSpilled", 0)),
+    )
+
+
+class FilesWaiting:
+    """The records that wait in a folder for a file source, which reports no lag.
+
+    The files of the folder are counted against those that the checkpoint lists as read, every few seconds at most. A
+    file counts as many records as those read so far had on average.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder that the query reads.
+    log : Path
+        The list of files in its checkpoint: `sources/0`.
+    every_s : float
+        Seconds between two counts.
+
+    Examples
+    --------
+    >>> FilesWaiting(Path("inbox"), Path("checkpoint/sources/0")).records(1000)  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: Path, log: Path, every_s: float = 1.0):
+        self._folder, self._log, self._every_s = folder, log, every_s
+        self._read: set[str] = set()
+        self._parts: set[str] = set()
+        self._counted, self._waiting = -math.inf, 0
+        self.per_batch: dict[int, int] = {}  # files by number of the batch
+
+    def records(self, rows: float) -> float | None:
+        """Return the records that wait, if `rows` were read from all files so far; None while that is not known."""
+        now = time.monotonic()
+        if now - self._counted >= self._every_s:
+            self._count()
+            spent = time.monotonic() - now
+            self._counted = time.monotonic() + 100 * spent  # a folder of many files is counted less often
+        return self._waiting * rows / len(self._read) if self._read else None
+
+    def _count(self) -> None:
+        for part in self._log.iterdir():
+            if part.name in self._parts or part.name.startswith("."):
+                continue
+            lines = part.read_text("utf-8", "replace").splitlines()[1:]
+            files = {json.loads(line)["path"].rsplit("/", 1)[-1] for line in lines if line.strip()}
+            if part.name.isdecimal():
+                self.per_batch[int(part.name)] = len(files)
+            self._parts.add(part.name)
+            self._read |= files
+        there = 0
+        for count, path in enumerate(self._folder.rglob("*")):
+            if count > _MOST_FILES:
+                raise AttachError(
+                    f"more than {_MOST_FILES} files in {self._folder}",
+                    expected="a folder that can be counted",
+                    fix="pass waiting=, a function that returns the records that wait",
+                )
+            if not path.name.startswith((".", "_")) and path.is_file() and path.name not in self._read:
+                there += 1
+        self._waiting = there
+
+
+def whole_batches(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
+    """Return the batches with rows and a duration, in order and each once."""
+    found = {(b.number, b.began): b for b in batches if b.rows and b.lasted > 0}
+    return sorted(found.values(), key=lambda b: (b.began, b.number))
