@@ -105,4 +105,4 @@ def test_a_batch_begins_with_the_next_run_and_has_no_two_alike(search):
     assert asked[0] == optimizer.ask()
     assert not set(asked) & {s.k for s in SAMPLES}
     assert len(Optimizer(Lattice((1,), 3), search).batch(9)) == 3
-    assert [s.k for s in optimizer.samples] == [s.k for s in SAMPLES]  # nothing was told
+    assert [s.k for s in optimizer.samples] == [s.k for s in SAMPLES]  # no measurement was added
