@@ -16,7 +16,8 @@ from dspkit.core.queueing import sojourn
 from dspkit.core.typing import Array
 
 MOST, RATE, RUNS = 24, 100.0, 30
-Ask, Tell = Callable[[], Any], Callable[[Sample], object]
+Ask = Callable[[], Any]
+Tell = Callable[[Sample], object]
 
 
 class Chain:
@@ -115,7 +116,8 @@ def botorch(chain: Chain) -> tuple[Ask, Tell]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(chain.seed)
-    box, told = chain.lattice, []
+    box = chain.lattice
+    told: list[Sample] = []
     n = len(box.base)
     first = torch.quasirandom.SobolEngine(n, scramble=True, seed=chain.seed).draw(2 * (n + 1)).double().numpy()
 

@@ -104,7 +104,8 @@ class Optimizer:
         >>> len(set(o.batch(4)))
         4
         """
-        samples, asked = list(self.samples), []
+        samples = list(self.samples)
+        asked: list[Config] = []
         for _ in range(whole(q, "q", low=1)):
             k = self._next(samples, False) if samples or not asked else self._untried(asked)
             if k is None:

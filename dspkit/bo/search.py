@@ -267,7 +267,7 @@ class LatencySurrogate:
         return np.where(z1 > 0, np.log(np.maximum(gain, 1e-300)), -np.inf)
 
 
-_SPREAD = 0.2  # standard deviation of scores in units in which `noise` and `xi` are told: typical of the paper's score
+_SPREAD = 0.2  # standard deviation of scores in the units of `noise` and `xi`: typical of the paper's score
 _FAR = 50.0  # logarithm of a latency that is as good as none
 _LATENCY_NOISES = (1e-4, 1e-3, 1e-2)  # candidate variances of a measured log latency; the most likely one is used
 _LATENCY_VARIANCES = (1e-5, 1.0)  # bounds of the kernel's variance

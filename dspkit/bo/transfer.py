@@ -28,7 +28,7 @@ from .acquisition import Proposal
 from .gp import fit
 from .library import Library, Model
 from .score import Sample
-from .search import SCORE_PRIORS, Search, Surrogate
+from .search import SCORE_PRIORS, LatencySurrogate, Search, Surrogate
 from .space import Lattice
 
 MODELS, ALIGNS, INCUMBENTS = ("nearest", "weighted"), ("absolute", "relative"), ("measured", "predicted")
@@ -38,7 +38,7 @@ MODELS, ALIGNS, INCUMBENTS = ("nearest", "weighted"), ("absolute", "relative"), 
 class Blend:
     """The weighted mean of old models over configurations of the new rate."""
 
-    parts: tuple[tuple[float, Model, Surrogate], ...]
+    parts: tuple[tuple[float, Model, Surrogate | LatencySurrogate], ...]
     lattice: Lattice
     align: str = "absolute"
 

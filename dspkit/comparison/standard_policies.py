@@ -174,7 +174,7 @@ def earlier(case: Case) -> dict[str, tuple[float, ...]]:
 
 
 def _shows(replay: Array, scored: Array) -> bool:
-    """Return whether a replay tells when the scored load rises and falls: each is a multiple of the other, nearly."""
+    """Return whether a replay shows when the scored load rises and falls: each is a multiple of the other, nearly."""
     if not replay.any() or not scored.any():
         return bool(replay.any() == scored.any())
     return bool(np.abs(replay / replay.mean() - scored / scored.mean()).mean() < ALIKE)

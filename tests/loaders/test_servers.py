@@ -678,3 +678,20 @@ def test_a_real_prometheus_that_scrapes_a_real_spark(tmp_path):
     for m in found:
         assert min(capacity) * 0.9 <= m.true_rate <= max(capacity) * 1.1
         assert m.utilisation == pytest.approx(m.processing_rate / m.true_rate)
+
+
+def test_a_legacy_source_of_flink_is_known_by_its_rate(tmp_path):
+    """A SourceFunction reports NaN as its busy time; the job's other operators are loaded all the same."""
+    shutil.copytree(DATA / "flink", tmp_path / "answers")
+    (job,) = (p for p in (tmp_path / "answers" / "jobs").glob("*.json") if p.stem != "overview")
+    (source,) = (v["id"] for v in json.loads(job.read_text())["vertices"] if v["name"] == "Source: clicks")
+    told = tmp_path / "answers" / "jobs" / job.stem / "vertices" / source / "subtasks" / "metrics.json"
+    metrics = json.loads(told.read_text())
+    for metric in metrics:
+        if "usy" in metric["id"]:
+            metric["sum"] = metric["avg"] = "NaN"
+    told.write_text(json.dumps(metrics))
+    (step,) = FlinkRest(tmp_path / "answers").history()
+    assert set(step.snapshot.operators) == {"work", "Sink: store"}
+    assert step.snapshot.source_rates == {"Source: clicks": 1000}
+    assert step.snapshot.edge_rates[("Source: clicks", "work")] == 1000

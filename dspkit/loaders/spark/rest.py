@@ -197,7 +197,7 @@ class SparkRest:
 
 
 def _time(job: Any, field: str) -> float:
-    """Return a time that Spark tells of a job, or raise Unusable with the field's name."""
+    """Return a time of a job, or raise Unusable with the field's name."""
     try:
         return instant(at(job, field))
     except Unusable as reason:

@@ -86,7 +86,7 @@ def answered(callers: float, own: float, call: float, variation: float) -> float
     chance = (1 - part) * finite_source_rate(whole, own, call)
     if part > 1e-9:
         chance += part * finite_source_rate(whole + 1, own, call)
-    return (1 - variation) * min(callers / (own + call), 1 / call) + variation * chance
+    return (1 - variation) * min(callers / (own + call), 1 / call) + variation * chance  # type: ignore[no-any-return]
 
 
 @allocation_free
@@ -101,7 +101,7 @@ def capped(alone: float, uneven: float, call: float, time: float, instances: flo
     able = alone / uneven
     if call <= 0 or able <= 0:
         return able
-    return min(able, time * answered(instances, own_time(alone, call, instances, time), call, variation))
+    return min(able, time * answered(instances, own_time(alone, call, instances, time), call, variation))  # type: ignore[no-any-return]
 
 
 SHAPE = 17  # loads of the external server at which waits for it are known
@@ -160,7 +160,7 @@ def external_wait(rate: float, call: float, able: float, own: float, instances: 
     at = min(1.0, rate / able) * (SHAPE - 1)
     x = min(int(at), SHAPE - 2)
     part = shape[x] + (at - x) * (shape[x + 1] - shape[x])
-    return max(0.0, instances / able - own - call) * part
+    return max(0.0, instances / able - own - call) * part  # type: ignore[no-any-return]
 
 
 @allocation_free
