@@ -137,7 +137,7 @@ class Meter:
         self._spent = [0.0, 0.0, 0.0]
         self._doing, self._since = WAIT, clock.elapsed()
         self._cpu, self._queued = clock.cpu(), clock.queued()
-        self.hindered = 1.0  # busy seconds over those that were work: the rest went by while others had the cores
+        self.hindered = 1.0  # busy seconds over those of work; in the others it waited for a core
         self.arrived = self.done = self.results = 0
         self.late: int | None = None  # records that came too late; None without event time
         self.edges: dict[int, Any] = {}  # exchange.Edge by receiver: they count what they send
