@@ -136,7 +136,7 @@ class Meter:
         self._lock = threading.Lock()  # of times and latencies, so that a reading in between is of one moment
         self._spent = [0.0, 0.0, 0.0]
         self._doing, self._since = WAIT, clock.elapsed()
-        self._cpu, self._queued = clock.cpu(), clock.queued()
+        self._cpu, self._queued, self._work = clock.cpu(), clock.queued(), 0.0
         self.hindered = 1.0  # busy seconds over those of work; in the others it waited for a core
         self.arrived = self.done = self.results = 0
         self.late: int | None = None  # records that came too late; None without event time
@@ -205,7 +205,8 @@ class Meter:
             spent[self._doing] += now - self._since  # the present activity counts up to now
             cpu, age_sums, ages = self._clock.cpu() - self._cpu, list(self._age_sums), [a.copy() for a in self._ages]
         memory = self._clock.memory()
-        work = min(spent[BUSY], max(cpu, spent[BUSY] - (self._clock.queued() - self._queued)))
+        queued = self._clock.queued() - self._queued
+        work = self._work = max(self._work, min(spent[BUSY], max(cpu, spent[BUSY] - queued)))
         self.hindered = spent[BUSY] / work if work > 0 else 1.0
         counts = {
             "arrived": self.arrived,

@@ -103,6 +103,8 @@ def test_work_is_busy_time_less_that_of_waiting_for_a_core(cpu_s: float, queued_
     spent |= {"elapsed": 4.0, "cpu": cpu_s, "queued": queued_s}
     assert meter.reading(final=False)["counts"]["work"] == work
     assert meter.hindered == 4.0 / work
+    spent["queued"] += 10.0  # waits that are not of its work do not take from it
+    assert meter.reading(final=False)["counts"]["work"] == work
 
 
 @pytest.mark.parametrize(

@@ -472,7 +472,8 @@ def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[i
         elif d["busy"] > 0:
             able = k[i] * d["done"] / d["busy"]
             capacity = min(capacity, able * taken / came)
-            slowest = min(slowest, d["done"] / (d["work"] or d["busy"]) * taken / came)
+            work = min(d["busy"], max(d["work"], d["cpu"])) or d["busy"]
+            slowest = min(slowest, d["done"] / work * taken / came)
             longest = max(longest, waiting / able)
     least = _LEAST if longest < 2 * TARGET_S else 0
     credit = max(least, HEADROOM * capacity * (EVERY_S + TARGET_S - longest))
