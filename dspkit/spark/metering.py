@@ -94,7 +94,7 @@ def worker_number() -> int:
 
 
 CLOCK = Clock()
-WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker, as in Links.java
+WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker, as in Pings.java
 _CODE = 32  # bytes of the code in front of a reading
 _LONGEST = 30_000  # bytes of a traceback in a datagram, which can have 65,507
 _ENTRIES = 1_000  # counters, and partitions of a log, in one datagram
