@@ -62,6 +62,21 @@ def memory_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def queued_s() -> float:
+    """Return the seconds for which the first thread of this process could run and waited for a core; 0 if unknown.
+
+    Examples
+    --------
+    >>> queued_s() >= 0
+    True
+    """
+    try:
+        with open("/proc/self/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):  # another system than Linux
+        return 0.0
+
+
 @dataclass(frozen=True)
 class Clock:
     """The clocks of a meter, and its gauge of memory; tests pass others."""
@@ -70,6 +85,7 @@ class Clock:
     now: Callable[[], float] = time.time  # of all tasks and the driver
     cpu: Callable[[], float] = time.process_time
     memory: Callable[[], int] = memory_bytes
+    queued: Callable[[], float] = queued_s
 
 
 def worker_number() -> int:
@@ -78,7 +94,7 @@ def worker_number() -> int:
 
 
 CLOCK = Clock()
-WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker, as in Links.java
+WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker, as in Pings.java
 _CODE = 32  # bytes of the code in front of a reading
 _LONGEST = 30_000  # bytes of a traceback in a datagram, which can have 65,507
 _ENTRIES = 1_000  # counters, and partitions of a log, in one datagram
@@ -120,7 +136,8 @@ class Meter:
         self._lock = threading.Lock()  # of times and latencies, so that a reading in between is of one moment
         self._spent = [0.0, 0.0, 0.0]
         self._doing, self._since = WAIT, clock.elapsed()
-        self._cpu = clock.cpu()
+        self._cpu, self._queued, self._work = clock.cpu(), clock.queued(), 0.0
+        self.hindered = 1.0  # busy seconds over those of work; in the others it waited for a core
         self.arrived = self.done = self.results = 0
         self.late: int | None = None  # records that came too late; None without event time
         self.edges: dict[int, Any] = {}  # exchange.Edge by receiver: they count what they send
@@ -188,12 +205,16 @@ class Meter:
             spent[self._doing] += now - self._since  # the present activity counts up to now
             cpu, age_sums, ages = self._clock.cpu() - self._cpu, list(self._age_sums), [a.copy() for a in self._ages]
         memory = self._clock.memory()
+        queued = self._clock.queued() - self._queued
+        work = self._work = max(self._work, min(spent[BUSY], max(cpu, spent[BUSY] - queued)))
+        self.hindered = spent[BUSY] / work if work > 0 else 1.0
         counts = {
             "arrived": self.arrived,
             "done": self.done,
             "results": self.results,
             "wait": spent[WAIT],
             "busy": spent[BUSY],
+            "work": work,
             "blocked": spent[BLOCKED],
             "cpu": cpu,
             "memory": memory,

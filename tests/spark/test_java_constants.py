@@ -27,7 +27,7 @@ SHARED: dict[str, tuple[str, str, Any]] = {
     "property of an epoch's plan": ("Job", r'setLocalProperty\("([^"]+)", plan\)', state.PROPERTY),
     "receiver of the last row": ("Gather", r"\bEND = (-?[\d_]+);", exchange.END),
     "bits of a frame's sender": ("Links", r"\bWORKERS = ([\d_]+);", exchange.OPERATOR.bit_length()),
-    "variable with the worker's name": ("Links", r'getenv\("([^"]+)"\)', metering.WORKER),
+    "variable with the worker's name": ("Pings", r'getenv\("([^"]+)"\)', metering.WORKER),
     "mark of an operator's error": ("Select", r'\bFAILED = "([^"]*)"', errors.FAILED),
 }
 
@@ -70,7 +70,7 @@ def test_every_constant_that_python_repeats_by_comment_is_compared_here() -> Non
         ("supervisor", "_FIRST_RECORDS", "Job"),
         ("exchange", "END", "Gather"),
         ("exchange", "OPERATOR", "Links"),
-        ("metering", "WORKER", "Links"),
+        ("metering", "WORKER", "Pings"),
         ("state", "KEPT", "Job"),
     }
     assert all(java in {file for file, _, _ in SHARED.values()} for _, _, java in noted)

@@ -92,6 +92,22 @@ def test_a_reading_is_the_work_of_the_task_to_the_second(collector: Collector, t
 
 
 @pytest.mark.parametrize(
+    ("cpu_s", "queued_s", "work"),
+    [(1.0, 0.0, 4.0), (1.0, 2.5, 1.5), (1.0, 9.0, 1.0), (3.0, 2.5, 3.0), (7.0, 0.0, 4.0)],
+)
+def test_work_is_busy_time_less_that_of_waiting_for_a_core(cpu_s: float, queued_s: float, work: float) -> None:
+    """A task is busy for 4 s. It has worked as long as it had a core at least, and never longer than it was busy."""
+    spent = {"elapsed": 0.0, "cpu": 0.0, "queued": 0.0}
+    meter = Meter(None, {}, Clock(**{name: lambda name=name: spent[name] for name in spent}))  # type: ignore[arg-type]
+    meter.turn(BUSY)
+    spent |= {"elapsed": 4.0, "cpu": cpu_s, "queued": queued_s}
+    assert meter.reading(final=False)["counts"]["work"] == work
+    assert meter.hindered == 4.0 / work
+    spent["queued"] += 10.0  # waits that are not of its work do not take from it
+    assert meter.reading(final=False)["counts"]["work"] == work
+
+
+@pytest.mark.parametrize(
     "forged",
     [
         b"", b"\x00", b"[" * 60_000, b'{"a":' * 10_000, os.urandom(65_507), b"\xff" * 40, b"{}", b"null", b"x" * 31,

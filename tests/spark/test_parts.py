@@ -228,6 +228,9 @@ def test_sources_may_take_what_the_slowest_operator_can_do() -> None:
     may, in_one_frame = allowance(nothing, steady, [1, 1, 3], inputs)
     assert may == pytest.approx(HEADROOM * 750 * (EVERY_S + TARGET_S), abs=1)
     assert in_one_frame == 250 // 50  # of 2's instances one does those of 250 source records per second: 20 ms of work
+    # On a machine where 2's instances wait for cores in three quarters of that time, frames are four times as large.
+    crowded = Totals(steady.operators | {2: steady.operators[2] | Counter({"work": 0.3})}, steady.epoch)
+    assert allowance(nothing, crowded, [1, 1, 3], inputs) == (may, 4 * 250 // 50)
     full = _readings(o0={"done": 1300, "busy": 0.1, "edge 1": 1300}, o1=steady.operators[1], o2=steady.operators[2])
     for before in (nothing, full):  # a second's work waits; also when no source took anything of late
         assert allowance(before, full, [1, 1, 3], inputs)[0] == 0

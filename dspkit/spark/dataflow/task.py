@@ -331,7 +331,7 @@ class Task:
     def _fitting(self) -> int:
         """Return the records that may be merged: by the slowest instance's pace, and by this one's so far."""
         done = self._meter.done
-        own = int(WORK_S * done / self._worked_s) if done and self._worked_s > 0 else FEWEST
+        own = int(WORK_S * done / self._worked_s * self._meter.hindered) if done and self._worked_s > 0 else FEWEST
         return min(own, max(FEWEST, self._most), LARGEST)
 
     def _beside(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:

@@ -18,7 +18,8 @@ times per second, the number of records that they may take until the next messag
 
 They may take $c (h + T^* - T)$, with the time $h$ between two messages and the target $T^*$. A job that keeps up takes
 less by itself; a micro-batch is bounded by its own limit. A frame holds no more records than keep the slowest instance
-busy for a moment: it is processed as a whole, and its progress cannot be seen before its end. Sources start slowly: an
+busy for a moment: it is processed as a whole, and its progress cannot be seen before its end. Time for which a busy
+instance waited for a core is left out there: smaller frames would only add to the load. Sources start slowly: an
 operator that has processed nothing yet is sent a few hundred records, and before one that nothing has reached, the
 sources take at most as many again as they have taken until then.
 
@@ -471,7 +472,8 @@ def allowance(before: Totals, after: Totals, k: Sequence[int], inputs: Mapping[i
         elif d["busy"] > 0:
             able = k[i] * d["done"] / d["busy"]
             capacity = min(capacity, able * taken / came)
-            slowest = min(slowest, able / k[i] * taken / came)
+            work = min(d["busy"], max(d["work"], d["cpu"])) or d["busy"]
+            slowest = min(slowest, d["done"] / work * taken / came)
             longest = max(longest, waiting / able)
     least = _LEAST if longest < 2 * TARGET_S else 0
     credit = max(least, HEADROOM * capacity * (EVERY_S + TARGET_S - longest))
