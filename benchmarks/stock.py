@@ -181,7 +181,8 @@ def kinds_of_state_that_lost_or_doubled_records() -> Claim:
 def _changed() -> dict[str, Any]:
     from dspkit.spark import attach, repartition
 
-    rng, told = np.random.default_rng(0), {"asked": 0, "confirmed": 0, "wrong": [], "repartition_s": {}}
+    rng = np.random.default_rng(0)
+    told: dict[str, Any] = {"asked": 0, "confirmed": 0, "wrong": [], "repartition_s": {}}
     for kind in KINDS:
         stock = StockQuery(_spark(), kind, _folder(), trigger="300 milliseconds")
         stock.feed(4)

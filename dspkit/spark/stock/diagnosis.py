@@ -758,8 +758,8 @@ def what_if(
         t, waiting = t + lasts, waiting - rows + offered * lasts
         series.append((t, waiting))
     b = 0.0 if model.b is None else model.b.value / model.slots_used(k)
-    steady = offered * max(interval, fixed / (1 - offered * b) if offered * b < 1 else math.inf)
-    steady = min(limit, steady) if math.isfinite(min(limit, steady)) else biggest
+    steady = offered * (interval or fixed / (1 - offered * b)) if interval or offered * b < 1 else biggest
+    steady = min(limit, steady)
     cost = None if price_per_slot_hour is None else k * price_per_slot_hour
     beyond = model.slots_used(k) < 0.99 * k
     note = f"The stages have too few tasks to use all slots: {model.slots_used(k):.1f} of {k} work." if beyond else ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlparse
 
 from ...core import (
@@ -45,6 +45,9 @@ from .observation import (
     whole_batches,
 )
 from .plan import PlanStage, join_stages, plan_stages, topology_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger("dspkit")
 
@@ -1041,12 +1044,13 @@ def seconds_of(interval: str | float) -> float:
 
 
 _PAGE = """<p>{{ head }}</p>
-<svg role="img" aria-label="Stages: {{ names }}" width="{{ width }}" height="58" style="max-width:100%">
-{% for box in boxes %}<g><rect x="{{ box.x }}" y="8" width="{{ box.w }}" height="40" rx="4" fill="none"
- stroke="currentColor"{% if box.stateful %} stroke-width="2.5"{% endif %}/><text x="{{ box.x + box.w / 2 }}" y="25"
- text-anchor="middle" font-size="12" fill="currentColor">{{ box.name }}</text><text x="{{ box.x + box.w / 2 }}" y="41"
- text-anchor="middle" font-size="10" fill="currentColor">{{ box.note }}</text>{% if not loop.first %}<line
- x1="{{ box.x - 24 }}" y1="28" x2="{{ box.x }}" y2="28" stroke="currentColor"/>{% endif %}</g>{% endfor %}</svg>"""
+<svg role="img" aria-label="Stages: {{ names }}" width="{{ width }}" height="74" style="max-width:100%">
+{% for box in boxes %}<g><rect x="{{ box.x }}" y="26" width="{{ box.w }}" height="40" rx="4" fill="none"
+ stroke="currentColor"{% if box.stateful %} stroke-width="2.5"{% endif %}/><text x="{{ box.x + box.w / 2 }}" y="43"
+ text-anchor="middle" font-size="12" fill="currentColor">{{ box.name }}</text><text x="{{ box.x + box.w / 2 }}" y="59"
+ text-anchor="middle" font-size="10" fill="currentColor">{{ box.note }}</text></g>{% endfor %}
+{% for line in lines %}<path d="{{ line }}" fill="none" stroke="currentColor"/>{% endfor %}</svg>"""
+_TITLE = "<p><small>{{ title }}</small></p>"
 
 
 def card(query: Query, topology: Topology) -> str:
@@ -1056,7 +1060,8 @@ def card(query: Query, topology: Topology) -> str:
     told = diagnose(query)
     batches = whole_batches(query.batches)
     recent = batches[-20:]
-    boxes, x = [], 4
+    boxes: list[dict[str, Any]] = []
+    x = 4
     last = next((b for b in reversed(batches) if b.stages), None)
     runs = {r.operator: r for r in last.stages} if last else {}
     for name in topology.order:
@@ -1064,12 +1069,19 @@ def card(query: Query, topology: Topology) -> str:
         note = f"{runs[name].tasks} tasks" if name in runs else ""
         boxes.append({"x": x, "w": w, "name": name, "note": note, "stateful": topology[name].stateful})
         x += w + 24
-    figures = told.figures
+    at = {str(box["name"]): (int(box["x"]), int(box["w"])) for box in boxes}
+    lines = []
+    for start, end in topology.edges:
+        (x0, w0), (x1, w1) = at[start], at[end]
+        if x0 + w0 + 24 == x1:
+            lines.append(f"M {x0 + w0} 46 H {x1}")
+        else:  # over the stages between
+            lines.append(f"M {x0 + w0 / 2} 26 Q {(x0 + w0 / 2 + x1 + w1 / 2) / 2} -12 {x1 + w1 / 2} 26")
     head = f"{told.state}: {told.why} {query.slots} slots."
-    if "lag" in figures:
-        head += f" {figures['lag']:,.0f} records wait."
+    if "lag" in told.figures and told.state != "behind":
+        head += f" {told.figures['lag']:,.0f} records wait."
     page = templates().from_string(_PAGE)
-    made = page.render(head=head, names=", ".join(topology.order), width=x, boxes=boxes)
+    made = page.render(head=head, names=", ".join(topology.order), width=x, boxes=boxes, lines=lines)
     if runs and last is not None:
         rows = [
             {
@@ -1084,18 +1096,22 @@ def card(query: Query, topology: Topology) -> str:
             }
             for name, r in runs.items()
         ]
-        made += html_table(pd.DataFrame(rows), f"Stages of batch {last.number}", left=True)
+        made += _titled(f"Stages of batch {last.number}", pd.DataFrame(rows))
     if recent:
         phases = {n: 1e3 * median(b.phases.get(n, 0.0) for b in recent) for n in recent[-1].phases}
-        made += html_table(pd.DataFrame([phases]).round(1), "Median ms of each phase", left=True)
+        made += _titled("Median milliseconds of each phase", pd.DataFrame([phases]).round(1))
         state = [
             {"state of": s.name, "rows": s.rows, "stores": s.stores, "MB in memory": s.memory_bytes / 1e6,
              "commit s of tasks": s.commit_s}
             for s in recent[-1].state
         ]  # fmt: skip
         if state:
-            made += html_table(pd.DataFrame(state), "State stores", left=True)
+            made += _titled("State stores", pd.DataFrame(state))
     return made
+
+
+def _titled(title: str, frame: pd.DataFrame) -> str:
+    return templates().from_string(_TITLE).render(title=title) + html_table(frame, title, left=True)
 
 
 def attach(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FEWEST = 8  # batches of a fit
+_MOST = 500  # the newest batches, which have the present costs
 _DRAWS = 300
 _VARIES = 1.5  # largest over smallest n/k, from which on a slope is fitted
 _SEED = 0
@@ -181,7 +182,7 @@ def fit_batch_time(batches: Sequence[MicroBatch], slots: int) -> BatchTime:
     import numpy as np
 
     every = whole_batches(batches)
-    chosen = every[1:] if len(every) > FEWEST else every
+    chosen = (every[1:] if len(every) > FEWEST else every)[-_MOST:]
     work = work_of(chosen)
     n = np.array([b.rows for b in chosen], float)
     t = np.array([b.lasted for b in chosen], float)
@@ -200,7 +201,7 @@ def fit_batch_time(batches: Sequence[MicroBatch], slots: int) -> BatchTime:
     draws, source, note = None, "none", ""
     if varied:
         design = np.stack([np.ones_like(x), x, *([m] if by_tasks else [])], axis=1)
-        draws, source = np.array([_not_negative(design[i], t[i]) for i in redrawn]), "fit"
+        draws, source = _not_negative(design, t, redrawn), "fit"
         low, high = np.quantile(draws[:, 1], [0.025, 0.975])
         if len(measured) >= 3 and (low <= 0 or high - low > draws[0, 1]):
             draws, note = None, "the durations vary too much for a slope, so b is the busy time of the tasks"
@@ -254,34 +255,44 @@ def _from_tasks(x: np.ndarray[Any, Any], t: np.ndarray[Any, Any], b: np.ndarray[
     return max(0.0, float(np.median(t - slope * x))), slope
 
 
-def _not_negative(design: np.ndarray[Any, Any], t: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Fit by least absolute differences; a term that would be negative is left out, the most negative one first."""
+def _not_negative(
+    design: np.ndarray[Any, Any], t: np.ndarray[Any, Any], redrawn: Sequence[np.ndarray[Any, Any]]
+) -> np.ndarray[Any, Any]:
+    """Fit each redrawn recording; a term that would be negative is left out, the most negative one first."""
     import numpy as np
 
-    kept = list(range(design.shape[1]))
-    made = np.zeros(design.shape[1])
-    while kept:
-        found = _least_absolute(design[:, kept], t)
-        if found.min() >= 0:
-            made[kept] = found
-            break
-        weight = found * np.abs(design[:, kept]).max(axis=0)
-        del kept[int(weight.argmin())]
+    chosen, scale = np.stack(redrawn), np.abs(design).max(axis=0)
+    made = np.zeros((len(chosen), design.shape[1]))
+
+    def fit(rows: np.ndarray[Any, Any], columns: list[int]) -> None:
+        if not columns or not len(rows):
+            return
+        found = _least_absolute(design[chosen[rows]][:, :, columns], t[chosen[rows]])
+        fine = (found >= 0).all(axis=1)
+        made[np.ix_(rows[fine], columns)] = found[fine]
+        worst = (found * scale[columns]).argmin(axis=1)
+        for j in range(len(columns)):
+            fit(rows[~fine & (worst == j)], columns[:j] + columns[j + 1 :])
+
+    fit(np.arange(len(chosen)), list(range(design.shape[1])))
     return made
 
 
 def _least_absolute(design: np.ndarray[Any, Any], t: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Minimise the sum of absolute differences, by least squares with weights that are drawn towards it."""
+    """Minimise sums of absolute differences, of all recordings at once, by least squares that are weighted again."""
     import numpy as np
 
-    scale = np.abs(design).max(axis=0)
-    weights = np.ones(len(t))
-    made = np.zeros(design.shape[1])
+    scale = np.abs(design).max(axis=(0, 1))
+    x, ridge = design / scale, 1e-12 * np.eye(design.shape[2])
+    weights = np.ones_like(t)
     floor = 1e-4 * max(1e-9, float(np.median(np.abs(t))))
+    made = np.zeros((len(x), x.shape[2]))
     for _ in range(40):
-        root = np.sqrt(weights)
-        made = np.linalg.lstsq(design / scale * root[:, None], t * root, rcond=None)[0]
-        weights = 1 / np.maximum(np.abs(t - design / scale @ made), floor)
+        weighted = x * weights[:, :, None]
+        squares = np.swapaxes(weighted, 1, 2) @ x
+        squares += ridge * np.trace(squares, axis1=1, axis2=2)[:, None, None]
+        made = np.linalg.solve(squares, np.einsum("dnp,dn->dp", weighted, t)[:, :, None])[:, :, 0]
+        weights = 1 / np.maximum(np.abs(t - np.einsum("dnp,dp->dn", x, made)), floor)
     fitted: np.ndarray[Any, Any] = made / scale
     return fitted
 
