@@ -65,7 +65,7 @@ def classify(printed: Any, ours: Any, basis: str = "", *, ordered: bool = False)
     """
     if basis not in BASES:
         raise ValueError(f"got basis {basis!r}; expected one of {BASES}; choose one")
-    printed = f"{printed:g}" if isinstance(printed, float | int) and abs(printed) < 1000 else str(printed)
+    printed = str(printed) if isinstance(printed, str) else repr(float(printed))
     if ours is None or ours == "not modelled":
         return "not modelled"
     if basis == "input":

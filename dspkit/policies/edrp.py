@@ -108,6 +108,11 @@ class EDRP(LearnsChangeCost):
     spawn_s: float = knob(0.5, "t_s: time to start a replica", low=0.0, high=600.0, unit="s", source="thesis")
     change_cost: str = change_cost_knob()
     branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
+    ties: str = knob(
+        "stay",
+        "of equally good deployments: the running one, or any, as a solver of w_d = 0 answers",
+        choices=("stay", "any"),
+    )
     places: str = knob(
         "auto", "whether to decide placements; auto: if machines have names", choices=("auto", "yes", "no")
     )
@@ -218,7 +223,13 @@ class EDRP(LearnsChangeCost):
         limits = Limits(self.target_latency_s, self.max_cost, self.max_downtime_s)
         try:
             return solve(
-                problem, weights, limits=limits, running=running, restricted=self.restricted, branches=self.branches
+                problem,
+                weights,
+                limits=limits,
+                running=running,
+                restricted=self.restricted,
+                branches=self.branches,
+                ties=self.ties,
             )
         except PlacementError as error:  # no first deployment within these branches
             if isinstance(error, InfeasibleError):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +19,7 @@ import pytest
 import tasks
 from dspkit import workload
 from dspkit.spark import CheckpointError, SourceError, TraceSource, arrow, keyed
-from dspkit.spark.dataflow import exchange, state, store
+from dspkit.spark.dataflow import exchange, state, store, task
 from dspkit.spark.dataflow.exchange import wire
 from dspkit.spark.dataflow.task import OperatorFailed
 from dspkit.spark.errors import FAILED, SOURCE_FAILED, FunctionError, readable
@@ -227,3 +230,31 @@ def test_a_task_whose_state_is_damaged_says_so_by_type(tmp_path: Path) -> None:
         tasks.epoch(stage, 1, 1, BATCHES)
     error = CheckpointError("it", expected="this", fix="that")
     assert readable(error) is error
+
+
+def test_from_its_second_task_on_a_process_looks_for_garbage_in_new_objects_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State that another process takes over is freed all the same: nothing in it refers back to it."""
+    made = tasks.stage(
+        keyed(tasks.last, key="id", state=pa.struct({"n": pa.int64(), "v": pa.int64()})), tmp_path, SCHEMA
+    )
+    monkeypatch.setattr(task, "_runs", itertools.count())
+    frozen = []
+    try:
+        for epoch in range(3):
+            plan = state.begin_epoch(tmp_path, epoch, (1, 1))
+            context = Mock(**{"getLocalProperty.return_value": plan.text(), "partitionId.return_value": 0})
+            context.taskAttemptId.return_value = 0
+            monkeypatch.setattr("pyspark.TaskContext.get", Mock(return_value=context))
+            list(made.run(iter(tasks.frames(SCHEMA, "id", BATCHES, 1)[0])))
+            frozen.append(gc.get_freeze_count() > 0)
+        assert frozen == [False, True, True]
+        kept = [weakref.ref(there) for _, there in store._OPEN.values()]
+        assert kept
+        gc.disable()
+        store._OPEN.clear()
+        assert [each() for each in kept] == [None] * len(kept)
+    finally:
+        gc.enable()
+        gc.unfreeze()

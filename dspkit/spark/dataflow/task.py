@@ -10,6 +10,8 @@ more input. They take turns, in two threads.
 
 from __future__ import annotations
 
+import gc
+import itertools
 import json
 import math
 import threading
@@ -63,6 +65,7 @@ _MOST = 1 << 30
 GROWTH_BYTES = 1 << 30  # by which a worker may grow beyond its first epochs; one that leaks is replaced
 # Bytes of this process at the end of its first epoch with records of an operator, which has then loaded what it needs.
 _settled: dict[tuple[Path, int], int] = {}
+_runs = itertools.count()  # of tasks, in this process
 
 
 class PushGenerator(Generic[In, Out]):
@@ -178,6 +181,10 @@ class Stage:
 
         context = TaskContext.get()
         assert context is not None
+        if (
+            next(_runs) == 1
+        ):  # Spark lets the process look for garbage behind each task, while no epoch runs: some 30 ms
+            gc.freeze()  # so what the first task has imported, and what is left of it, is not looked through again
         try:
             plan = state.Plan.parse(context.getLocalProperty(state.PROPERTY) or "")
             yield from Task(self, plan, context.partitionId(), context.taskAttemptId()).run(batches)
