@@ -18,7 +18,6 @@ from ..runtime import session
 from .job import AttachedQuery, attach
 from .observation import AttachError
 
-
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
