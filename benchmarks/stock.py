@@ -124,6 +124,7 @@ def _predictions() -> dict[str, Any]:
     from dspkit.spark import attach
 
     fed = _Fed(trigger="1 second")
+    fed.batches(1, 4)
     job = attach(fed.query, budget=1.0)
     rng = np.random.default_rng(0)
     try:

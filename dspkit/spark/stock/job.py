@@ -708,6 +708,8 @@ class AttachedQuery(Observed, BackendBase):
             raise AttachError(
                 f"a query that has ended: {self._ended:.200}", expected="a running one", fix="start it again"
             )
+        if name in self._changer.missing:
+            self._changer.probe()  # the query may just have begun
         self._changer.need(name)
         return self._changer
 

@@ -269,7 +269,7 @@ def _not_negative(
             return
         found = _least_absolute(design[chosen[rows]][:, :, columns], t[chosen[rows]])
         fine = (found >= 0).all(axis=1)
-        made[np.ix_(rows[fine], columns)] = found[fine]
+        made[rows[fine][:, None], np.array(columns)] = found[fine]
         worst = (found * scale[columns]).argmin(axis=1)
         for j in range(len(columns)):
             fit(rows[~fine & (worst == j)], columns[:j] + columns[j + 1 :])

@@ -18,6 +18,8 @@ from ..runtime import session
 from .job import AttachedQuery, attach
 from .observation import AttachError
 
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
 
 @dataclass(frozen=True)
 class Repartitioned:
@@ -87,6 +89,13 @@ def repartition(query: Any, partitions: int, *, copy: str | Path | None = None, 
         changer = job._knob("trigger")
         checkpoint = changer.checkpoint()
         _new_number(spark, checkpoint, partitions)  # refused before the query is stopped
+        provider = changer.settings((_PROVIDER,)).get(_PROVIDER, "")
+        if "RocksDB" not in provider:
+            raise AttachError(
+                f"state in {provider.rpartition('.')[2] or 'a store that is not known'}",
+                expected="RocksDBStateStoreProvider, the only one that Spark repartitions",
+                fix=f"set {_PROVIDER} for a new checkpoint; job.tasks(k) changes the tasks of this one",
+            )
         stop_s = job.stop(clean=True)
     path, copy_s = str(checkpoint), 0.0
     before = _new_number(spark, path, partitions)
