@@ -116,7 +116,7 @@ def wait_shapes(call: Array, own: Array, instances: Array) -> Array:
     """
     shapes = np.zeros((len(call), SHAPE))
     for i in range(len(call)):
-        k = int(round(instances[i]))
+        k = round(instances[i])
         if call[i] <= 0 or k < 2:
             continue
         c, z, most = call[i], own[i], finite_source_rate(k, own[i], call[i])
@@ -187,7 +187,7 @@ def used_cores(j: int, done: Array, full: Array, alone: Array, cpu: Array, speed
 
 
 @allocation_free
-def fill_capacity(
+def fill_capacity(  # noqa: PLR0913
     share: Array, live: Array, cpu: Array, other: Array, speed: Array, uneven: Array, call: Array, variation: Array,
     instances: Array, time: Array, full: Array, alone: Array, able: Array,
 ) -> float:  # fmt: skip
