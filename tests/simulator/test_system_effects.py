@@ -163,7 +163,7 @@ def test_a_node_dies_and_its_instances_begin_elsewhere(engine):
     plant = Plant({"a": Service(1e-2)}, {"n1": Node(2), "n2": Node(1)}, faults=(NodeDown(100, 60, node="n1"),))
     seen = _play(plant, 80, {"a": 2}, steps=20, window_s=10, engine=engine)
     assert [s.downtime_s for s in seen] == [0] * 10 + [10] + [0] * 9
-    assert seen[15].nodes["n1"] == 0
+    assert "n1" not in seen[15].nodes  # nothing runs there that could measure it
     assert seen[12].throughput == pytest.approx(100, rel=0.1)  # one core for two, and a log to drain
     assert sum(s.throughput for s in seen) == pytest.approx(sum(s.source_rate for s in seen), rel=0.02)
 
