@@ -14,12 +14,13 @@ from .gp import GP, fit
 from .library import Library, Model
 from .optimizer import Optimizer
 from .score import Sample, resource_score, score, stop_threshold
-from .search import ENGINES, Search, Surrogate
+from .search import ENGINES, LatencySurrogate, Search, Surrogate
 from .space import Lattice
 
 __all__ = [
     "ENGINES",
     "GP",
+    "LatencySurrogate",
     "Lattice",
     "Library",
     "Model",

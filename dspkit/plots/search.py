@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bo import Proposal, Sample, Surrogate, expected_improvement
+from ..bo import LatencySurrogate, Proposal, Sample, Surrogate, expected_improvement
 from ..core import MetricError
 from .theme import DASHES, PALETTE, Plot, Spec, axis, plot
 
@@ -19,7 +19,7 @@ MOST_NUMBERS = 40  # most runs with their number beside them
 
 
 def posterior(
-    surrogate: Surrogate,
+    surrogate: Surrogate | LatencySurrogate,
     samples: Sequence[Sample],
     proposal: Proposal | None = None,
     *,
@@ -34,7 +34,7 @@ def posterior(
 
     Parameters
     ----------
-    surrogate : Surrogate
+    surrogate : Surrogate or LatencySurrogate
         The fitted model of the scores.
     samples : sequence of Sample
         The runs so far.
@@ -72,7 +72,10 @@ def posterior(
     grid = np.stack(np.meshgrid(across, up, indexing="ij"), axis=-1).reshape(-1, 2)
     mean, sigma = surrogate(grid)
     best = max(samples, key=lambda s: s.score)
-    gain = expected_improvement(mean, sigma, best.score, xi)
+    if isinstance(surrogate, LatencySurrogate):  # the same criterion as that of the search
+        gain = np.exp(surrogate.log_improvement(grid, float(surrogate.mean([s.k for s in samples]).max()) + xi))
+    else:
+        gain = expected_improvement(mean, sigma, best.score, xi)
     shape = (len(across), len(up))
     floor = max(float(gain.max()), 1e-300) * 1e-6  # eyes distinguish less than six powers of ten
     powers = np.log10(np.maximum(gain, floor))

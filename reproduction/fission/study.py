@@ -173,7 +173,8 @@ def decisions() -> pd.DataFrame:
             continue
         app = make(minutes)
         history = play_policy(app, LITERAL, duration_s=60.0 * minutes, parallelism=app.topology.uniform())
-        more, fewer = [], []
+        more: list[int] = []
+        fewer: list[int] = []
         for step in history:
             if step.rescaled and step.decision is not None and "mid-term" in step.decision.why:
                 before, after = step.snapshot.deployment.instances, step.decision.deployment.instances
