@@ -21,7 +21,7 @@ import json, resource, sys, time
 from dspkit.loaders import SparkEventLog
 spark = None
 if sys.argv[2] == "spark":
-    from dspkit.spark import session
+    from dspkit.spark.runtime import session
     spark = session.start_session("local[2]", "microbatch", with_jar=False)
 began = time.perf_counter()
 history = SparkEventLog(sys.argv[1], names=["read", "work", "count"], spark=spark).history()

@@ -69,9 +69,18 @@ def parity(
         layout[f"xaxis{n}"] = axis(escape(names[0]), domain=[left, left + wide], anchor=f"y{n}", **across)
         layout[f"yaxis{n}"] = axis("" if i else escape(names[1]), domain=[0, 1], anchor=f"x{n}", **across)
         layout["annotations"].append(
-            {"text": what, "x": left + wide / 2, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "center",
-             "yanchor": "bottom", "showarrow": False, "font": {"size": 13}}
-        )  # fmt: skip
+            {
+                "text": what,
+                "x": left + wide / 2,
+                "y": 1,
+                "xref": "paper",
+                "yref": "paper",
+                "xanchor": "center",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 13},
+            }
+        )
     said = (
         f"In {len(a.t)} windows of {window_s:g} s, {names[1]} is off {names[0]} by {_error(throughput)} in throughput"
     )
@@ -98,19 +107,37 @@ def _panel(n: str, series: Sequence[tuple[str, Pairs]], *, first: bool) -> tuple
     where = {"xaxis": f"x{n}", "yaxis": f"y{n}"}
     line = {"color": "#777777", "dash": "dash", "width": 1}
     traces: list[Spec] = [
-        {"type": "scatter", "mode": "lines", "x": ends, "y": ends, "line": line, "hoverinfo": "skip", **where,
-         "showlegend": first, "name": "agreement"}
-    ]  # fmt: skip
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": ends,
+            "y": ends,
+            "line": line,
+            "hoverinfo": "skip",
+            **where,
+            "showlegend": first,
+            "name": "agreement",
+        }
+    ]
     most = max(1, MOST_POINTS // len(series))
     for j, (name, (x, y)) in enumerate(series):
         every = max(1, -(-len(x) // most))
         shown = (x > 0) & (y > 0) if logarithmic else np.ones(len(x), dtype=bool)
         marker = {"color": PALETTE[j % len(PALETTE)], "symbol": SYMBOLS[j % len(SYMBOLS)], "size": 6, "opacity": 0.6}
         traces.append(
-            {"type": "scatter", "mode": "markers", "name": escape(name), "marker": marker, **where, "cliponaxis": False,
-             "x": x[shown][::every].tolist(), "y": y[shown][::every].tolist(), "showlegend": len(series) > 1 or first,
-             "hovertemplate": f"%{{x:.4g}}, %{{y:.4g}}<extra>{escape(name)}</extra>"}
-        )  # fmt: skip
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": escape(name),
+                "marker": marker,
+                **where,
+                "cliponaxis": False,
+                "x": x[shown][::every].tolist(),
+                "y": y[shown][::every].tolist(),
+                "showlegend": len(series) > 1 or first,
+                "hovertemplate": f"%{{x:.4g}}, %{{y:.4g}}<extra>{escape(name)}</extra>",
+            }
+        )
     return traces, both
 
 

@@ -52,9 +52,13 @@ class DStreams(PolicyKnobs):
     reference: ClassVar[str] = "spark_dstreams"
     paper_run_s: ClassVar[float] = 600.0
     batch_interval_s: float = knob(
-        10.0, "interval of micro-batches: the trigger of the job", low=1e-3, high=3600.0, unit="s",
+        10.0,
+        "interval of micro-batches: the trigger of the job",
+        low=1e-3,
+        high=3600.0,
+        unit="s",
         source="batchDuration, without a default",
-    )  # fmt: skip
+    )
     scale_out_above: float = knob(0.9, "ratio from which on executors are added", low=0.05, high=10.0, source="0.9")
     scale_in_below: float = knob(0.3, "ratio up to which one is removed", low=0.0, high=5.0, source="0.3")
     decision_interval_s: float = knob(

@@ -76,28 +76,46 @@ class Numaflow(PolicyKnobs):
     reference: ClassVar[str] = "numaflow"
     paper_run_s: ClassVar[float] = 600.0
     target_processing_s: float = knob(
-        20.0, "time in which a source's lag is to be processed", low=1.0, high=3600.0, unit="s",
+        20.0,
+        "time in which a source's lag is to be processed",
+        low=1.0,
+        high=3600.0,
+        unit="s",
         pace="duration",
         source="targetProcessingSeconds, 20",
-    )  # fmt: skip
+    )
     target_free: float = knob(
         0.5, "share of a buffer to keep free", low=0.01, high=0.99, source="targetBufferAvailability, 50 %"
     )
     buffer_records: float = knob(
-        24_000.0, "records that fit into the buffer of an operator", low=1.0, high=1e9, unit="records",
+        24_000.0,
+        "records that fit into the buffer of an operator",
+        low=1.0,
+        high=1e9,
+        unit="records",
         source="bufferMaxLength 30,000 x bufferUsageLimit 80 %",
-    )  # fmt: skip
+    )
     full: float = knob(0.9, "share of a buffer above which it holds its senders up", low=0.1, high=1.0, source="90 %")
     step_up: int = knob(2, "most instances added at once", low=1, high=1000, source="replicasPerScaleUp, 2")
     step_down: int = knob(2, "most instances removed at once", low=1, high=1000, source="replicasPerScaleDown, 2")
     cooldown_s: float = knob(
-        90.0, "time between two changes of an operator", low=0.0, high=3600.0, unit="s", pace="duration",
+        90.0,
+        "time between two changes of an operator",
+        low=0.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
         source="cooldownSeconds, 90",
-    )  # fmt: skip
+    )
     look_back_s: float = knob(
-        120.0, "time over which pending records and rates are averaged", low=1.0, high=3600.0, unit="s",
-        pace="duration", source="lookbackSeconds, 120",
-    )  # fmt: skip
+        120.0,
+        "time over which pending records and rates are averaged",
+        low=1.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
+        source="lookbackSeconds, 120",
+    )
     full_if_held: bool = knob(
         True, "an operator that is busy and holds its senders up has a full buffer", choices=(True, False)
     )

@@ -149,20 +149,32 @@ class PlannedPlacement(PolicyKnobs):
     )
     slots_per_node: int = knob(8, "instances that a node takes", low=1, high=4096, source="thesis: 2 slots of 4")
     monitor_s: float = knob(
-        100.0, "time in which rates are measured before a plan", low=1.0, high=3600.0, unit="s", pace="duration",
+        100.0,
+        "time in which rates are measured before a plan",
+        low=1.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
         source="thesis",
-    )  # fmt: skip
+    )
     decision_interval_s: float = knob(
-        0.0, "time between further plans; 0: after a failure or a change from outside alone", low=0.0, high=300.0,
-        unit="s", pace="duration", source="thesis: 0",
-    )  # fmt: skip
+        0.0,
+        "time between further plans; 0: after a failure or a change from outside alone",
+        low=0.0,
+        high=300.0,
+        unit="s",
+        pace="duration",
+        source="thesis: 0",
+    )
     two_step: bool = knob(
         True, "plan early, without rates, and again with them", choices=(False, True), source="thesis"
     )
     times: str = knob(
-        "measured", "seconds per record of an instance: measured, or 1 ms (unit)", choices=("measured", "unit"),
+        "measured",
+        "seconds per record of an instance: measured, or 1 ms (unit)",
+        choices=("measured", "unit"),
         source="thesis: unit",
-    )  # fmt: skip
+    )
     delays: Mapping[tuple[str, str], float] = field(default_factory=FrozenMap)
     up: Mapping[str, float] = field(default_factory=FrozenMap)
     pinned: Mapping[str, str] = field(default_factory=FrozenMap)

@@ -143,8 +143,10 @@ class Diagnosis:
             name: None if i is None else {"value": i.value, "low": i.low, "high": i.high}
             for name, i in (("a_s", self.model.a), ("b_s", self.model.b), ("c_s", self.model.c))
         }
-        each = [{"subject": f.subject, "text": f.text, "evidence": dict(f.evidence), "settings": list(f.settings)}
-                for f in self.findings]  # fmt: skip
+        each = [
+            {"subject": f.subject, "text": f.text, "evidence": dict(f.evidence), "settings": list(f.settings)}
+            for f in self.findings
+        ]
         return {
             "state": self.state,
             "why": self.why,
@@ -523,10 +525,13 @@ def _state_partitions(query: Query, batches: Batches, model: BatchTime, figures:
         lines = (f"spark.sql.shuffle.partitions  {n}  # a new query, or after repartition(checkpoint, {n}), Spark 4.2",)
         yield Finding("state partitions", text, {"stores": stores, "commit_s": commit, "wall_s": wall}, lines)
     snapshots = median(
-        sum(s.custom.get("rocksdbSaveZipFilesLatencyMs", 0.0) + s.custom.get("rocksdbCommitFileSyncLatencyMs", 0.0)
-            for s in b.state) / 1e3
+        sum(
+            s.custom.get("rocksdbSaveZipFilesLatencyMs", 0.0) + s.custom.get("rocksdbCommitFileSyncLatencyMs", 0.0)
+            for s in b.state
+        )
+        / 1e3
         for b in recent
-    )  # fmt: skip
+    )
     changelog = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
     rocksdb = any(k.startswith(_ROCKSDB) for s in recent[-1].state for k in s.custom)
     if rocksdb and query.settings.get(changelog, "false") != "true" and snapshots > 0.1 * figures["median_s"]:

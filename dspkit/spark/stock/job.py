@@ -640,9 +640,10 @@ class AttachedQuery(Observed, BackendBase):
         cores, cap = self._cores, self._settings.get("spark.cores.max")
         if cap is not None and count * cores > int(cap):
             raise AttachError(
-                f"{count} executors of {cores} cores", expected=f"at most spark.cores.max={cap} cores",
+                f"{count} executors of {cores} cores",
+                expected=f"at most spark.cores.max={cap} cores",
                 fix=f"ask for {int(cap) // cores}",
-            )  # fmt: skip
+            )
         changer.set_executors(count)
         if changer.leaving:
             self._release_after = (self._batches[-1].number if self._batches else 0) + 2
@@ -1009,9 +1010,18 @@ class _Sums:
         rates = {n: offered * part[n] for n in sources}
         edges = {(u, v): self.by[u][1] / w for u, v in self.topology.edges if u in operators}
         return Snapshot(
-            t, w, Deployment(k), operators, rates, done, batch_latency(self.took, self.weights), None, after or 0.0,
-            edges, execution="micro-batch",
-        )  # fmt: skip
+            t,
+            w,
+            Deployment(k),
+            operators,
+            rates,
+            done,
+            batch_latency(self.took, self.weights),
+            None,
+            after or 0.0,
+            edges,
+            execution="micro-batch",
+        )
 
 
 def _at(points: Sequence[tuple[float, float]], t: float) -> float | None:
@@ -1103,10 +1113,15 @@ def card(query: Query, topology: Topology) -> str:
         phases = {n: 1e3 * median(b.phases.get(n, 0.0) for b in recent) for n in recent[-1].phases}
         made += _titled("Median milliseconds of each phase", pd.DataFrame([phases]).round(1))
         state = [
-            {"state of": s.name, "rows": s.rows, "stores": s.stores, "MB in memory": s.memory_bytes / 1e6,
-             "commit s of tasks": s.commit_s}
+            {
+                "state of": s.name,
+                "rows": s.rows,
+                "stores": s.stores,
+                "MB in memory": s.memory_bytes / 1e6,
+                "commit s of tasks": s.commit_s,
+            }
             for s in recent[-1].state
-        ]  # fmt: skip
+        ]
         if state:
             made += _titled("State stores", pd.DataFrame(state))
     return made
