@@ -104,7 +104,9 @@ def test_the_switch_ends_a_run_and_options_stay_with_their_side() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["star", apps.star, apps.star(), apps.star().under(workload.Constant(100.0))], ids=lambda g: str(g)[:30]
+    "given",
+    ["star", apps.star, apps.star(), apps.star().under(workload.Constant(100.0))],
+    ids=["name", "function", "made", "made under a load"],
 )
 def test_an_application_is_taken_by_name_as_a_function_and_made(given: Any) -> None:
     explorer = ui.Explorer(given, Static, windows=3, speed=0)
