@@ -107,7 +107,7 @@ def modules_used(path: str | Path, *, nested: bool = False) -> set[Path]:
     --------
     >>> from dspkit.core import files
     >>> sorted(used.name for used in modules_used(files.__file__))
-    ['errors.py', 'files.py', 'visible.py']
+    ['errors.py', 'files.py']
     """
     found, left = set[Path](), [Path(path).resolve()]
     while left:

@@ -415,8 +415,11 @@ class Explorer(Live):
                 )
             return
         have = len(self._now.plant.nodes)
-        now = (self.history[-1].deployment.workers if self.running and self.history else self._now.workers) or have
-        waiting = [r for r in getattr(self.settings.policy, "requests", ()) if r.at_s >= self._time()]
+        running = self.running and bool(self.history)
+        now = (self.history[0].snapshot.deployment.workers if running else self._now.workers) or have
+        # While a run goes on all its requests count: one whose time has come may not have been carried out yet.
+        asked = getattr(self.settings.policy, "requests", ())
+        waiting = [r for r in asked if running or r.at_s >= self._time()]
         now += sum(r.machines if isinstance(r, ScaleOut) else -r.machines for r in waiting)
         if now + request.machines > have:
             others = {name: make() for name, make in self._apps().items() if name != self.settings.app}
