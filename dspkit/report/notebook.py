@@ -64,17 +64,17 @@ def execute(
         client = Client(notebook, timeout=timeout_s, resources={"metadata": {"path": str(path.parent)}})
         try:
             client.execute(env=env)
-        except CellExecutionError as error:
-            at, cell = _failed(notebook)
-            raise _error(path, at, own, cell, f"{error.ename}: {error.evalue}") from error
-        except (CellTimeoutError, TimeoutError) as error:
-            at, cell = _running(notebook)
-            raise _error(path, at, own, cell, f"no end within {timeout_s:g} s") from error
-        except (DeadKernelError, CellControlSignal, RuntimeError) as error:
-            if client.stopped:
+        except (CellControlSignal, CellTimeoutError, DeadKernelError, RuntimeError, TimeoutError) as error:
+            if client.stopped:  # a kernel that is being ended fails in each of these ways
                 raise KeyboardInterrupt from error
-            at, cell = _running(notebook)
-            raise _error(path, at, own, cell, f"the kernel's death ({error})") from error
+            at, cell = (_failed if isinstance(error, CellExecutionError) else _running)(notebook)
+            if isinstance(error, CellExecutionError):
+                trouble = f"{error.ename}: {error.evalue}"
+            elif isinstance(error, (CellTimeoutError, TimeoutError)):
+                trouble = f"no end within {timeout_s:g} s"
+            else:
+                trouble = f"the kernel's death ({error})"
+            raise _error(path, at, own, cell, trouble) from error
     for at, cell, trouble in _hidden(notebook):
         raise _error(path, at, own, cell, trouble)
     return notebook

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import dspkit
 from dspkit import apps
 from dspkit.__main__ import main
 from dspkit.policies.ds2 import DS2
+from dspkit.report import kernel
+from dspkit.report.notebook import execute as execute_notebook
 
 
 @pytest.fixture
@@ -72,6 +75,21 @@ def test_an_error_in_a_notebook_is_one_line_with_its_source(notebook, tmp_path, 
     assert "KeyError: 'key' in cell 2" in said
     assert "a = {} a['key']" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CellExecutionError("traceback", "KeyboardInterrupt", ""), CellTimeoutError(), DeadKernelError(), TimeoutError()],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_a_kernel_that_is_being_ended_fails_with_it_was_stopped(notebook, monkeypatch, error):
+    def execute(client, **_):
+        client._async_cleanup_kernel_future = None  # as nbclient sets it when a signal comes
+        raise error
+
+    monkeypatch.setattr(kernel.Client, "execute", execute)
+    with pytest.raises(KeyboardInterrupt):
+        execute_notebook(notebook("1"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are of POSIX")
