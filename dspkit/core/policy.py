@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-from .errors import ArgumentError, BackendError
+from .errors import ArgumentError, BackendError, KnobError
 from .metrics import Snapshot
 from .parameters import Knobs, at_pace
 from .topology import Deployment, Topology
@@ -158,6 +158,16 @@ class PolicyKnobs(Knobs):
     """
 
     paper_run_s: ClassVar[float] = 0.0  # 0: it decides in every window, so that nothing has to be shortened
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        below, above = (getattr(self, name, None) for name in ("scale_in_below", "scale_out_above"))
+        if below is not None and above is not None and below >= above:
+            raise KnobError(
+                f"scale_in_below={below}, scale_out_above={above}",
+                expected="scale_in_below < scale_out_above",
+                fix="move them apart",
+            )
 
     def live(self, seconds: float = 120.0) -> Self:
         """Return the live preset: all durations shortened by the same factor, so that a run of `seconds` is enough.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..core import Decision, KnobError, PolicyKnobs, Snapshot, Topology, knob
+from ..core import Decision, PolicyKnobs, Snapshot, Topology, knob
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,6 @@ class Template(PolicyKnobs):
         0.8, "above this busy share an operator gets one more instance", low=0.1, high=1.0, line="busy"
     )
     scale_in_below: float = knob(0.3, "below this busy share it gives one back", low=0.0, high=0.9, line="busy")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale_in_below >= self.scale_out_above:
-            raise KnobError(
-                f"scale_in_below={self.scale_in_below}, scale_out_above={self.scale_out_above}",
-                expected="scale_in_below < scale_out_above",
-                fix="move them apart",
-            )
 
     def init(self, topology: Topology, seed: int = 0) -> Topology:
         """Return the initial state: all that `step` must remember, here the topology; use a NamedTuple for more."""

@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..core import Decision, KnobError, PolicyKnobs, Snapshot, Topology, knob
+from ..core import Decision, PolicyKnobs, Snapshot, Topology, knob
 
 _SAME = 1e-6  # tolerance of times
 
@@ -64,15 +64,6 @@ class DStreams(PolicyKnobs):
     decision_interval_s: float = knob(
         60.0, "time between decisions", low=1.0, high=3600.0, unit="s", pace="duration", source="scalingInterval, 60 s"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale_in_below >= self.scale_out_above:
-            raise KnobError(
-                f"scale_in_below={self.scale_in_below}, scale_out_above={self.scale_out_above}",
-                expected="scale_in_below < scale_out_above",
-                fix="move them apart",
-            )
 
     def init(self, topology: Topology, seed: int = 0) -> DStreamsState:
         """Return the initial state, as described in `dspkit.Policy`."""

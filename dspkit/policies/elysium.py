@@ -265,12 +265,6 @@ class Elysium(PolicyKnobs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scale_in_below >= self.scale_out_above:
-            raise KnobError(
-                f"scale_in_below={self.scale_in_below}, scale_out_above={self.scale_out_above}",
-                expected="scale_in_below < scale_out_above",
-                fix="move them apart",
-            )
         unmade = isinstance(self.predictor, type)
         if not isinstance(self.learned, Profile | None) or not isinstance(self.predictor, Predictor | None) or unmade:
             raise ArgumentError(

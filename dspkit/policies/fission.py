@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from math import ceil, floor
 from typing import Any, ClassVar, NamedTuple
 
-from ..core import ArgumentError, Decision, FrozenMap, KnobError, PolicyKnobs, Snapshot, Topology, knob
+from ..core import ArgumentError, Decision, FrozenMap, PolicyKnobs, Snapshot, Topology, knob
 from ..core.validation import mapping, number
 from ..etp import held_back
 from ..forecasting import markov
@@ -119,12 +119,6 @@ class Fission(PolicyKnobs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scale_in_below >= self.scale_out_above:
-            raise KnobError(
-                f"scale_in_below={self.scale_in_below}, scale_out_above={self.scale_out_above}",
-                expected="scale_in_below < scale_out_above",
-                fix="move them apart",
-            )
         mapping(self.events_per_s, "events_per_s", "a rate by operator", fix='as in {"count": 106.5}')
         for name, rate in self.events_per_s.items():
             number(rate, f"events_per_s of {name!r}", 0, above=True, fix="measure what an instance processes")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..core import Decision, Deployment, FrozenMap, KnobError, PolicyKnobs, Snapshot, Topology, knob
+from ..core import Decision, Deployment, FrozenMap, PolicyKnobs, Snapshot, Topology, knob
 from ._measurements import fullest, signal_knob
 
 _SAME = 1e-6  # tolerance of times
@@ -51,15 +51,6 @@ class ManagedFlink(PolicyKnobs):
         source="6 hours",
     )
     signal: str = signal_knob()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale_in_below >= self.scale_out_above:
-            raise KnobError(
-                f"scale_in_below={self.scale_in_below}, scale_out_above={self.scale_out_above}",
-                expected="scale_in_below < scale_out_above",
-                fix="move them apart",
-            )
 
     def init(self, topology: Topology, seed: int = 0) -> ManagedFlinkState:
         """Return the initial state, as described in `dspkit.Policy`."""
