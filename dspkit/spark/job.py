@@ -518,7 +518,8 @@ class SparkJob(BackendBase):
                 self._drains[-1] = self._draining, time.time()
             self._draining = math.inf
             with reserving():
-                self._reserve(self._present, self._wanted)
+                if self._runs():  # a job that was closed meanwhile has given its slots back
+                    self._reserve(self._present, self._wanted)
 
     def state(self, operator: str) -> pa.Table:
         """Return the state of a keyed operator, by key, as of the newest committed epoch.

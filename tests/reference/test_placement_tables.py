@@ -27,7 +27,7 @@ def test_printed_means_are_those_of_the_printed_cells():
 
 @pytest.mark.slow
 def test_a_cell_of_each_kind():
-    frame = cells((16,), (1,), shapes=("diamond",), methods=("greedy", "local_search", "time_limited"))
+    frame = cells((16,), (1,), shapes=("diamond",), methods=("greedy", "local_search", "time_limited"), linkages=())
     assert len(frame) == 2 * 4 * 3
     assert (frame.gap <= 1e-6).all()
     assert frame.degradation.min() > -1e-6

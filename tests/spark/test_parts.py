@@ -6,12 +6,14 @@ import math
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +26,7 @@ from dspkit import Deployment, Topology, workload
 from dspkit.apps import autrascale as words
 from dspkit.apps.live import Service
 from dspkit.core import ArgumentError
-from dspkit.spark import CheckpointError, TraceSource
+from dspkit.spark import CheckpointError, SparkJob, TraceSource
 from dspkit.spark.dataflow import exchange, state, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.dataflow.exchange import Edge, Records, owners, stamped
@@ -404,3 +406,28 @@ def test_the_supervisor_warns_of_a_query_that_stands_still_and_goes_on(
     assert asked["OSError"] >= 3  # it goes on
     assert keeper.failed is None
     keeper.thread.ended.set()
+
+
+def test_a_change_that_ends_after_its_job_was_closed_reserves_no_slots():
+    """`deploy` returns after some seconds; what goes on beside the windows may end after `close`."""
+    topology = Topology.chain("read", "count")
+    wanted = Deployment(topology.uniform(3))
+    job = object.__new__(SparkJob)
+    nothing = Mock()
+
+    def closed(*_: object) -> bool:
+        job._open = False
+        nodes.reserve(nothing, 0)
+        return True
+
+    watching = Mock(failed=None, rescale=closed)
+    vars(job).update(
+        topology=topology, _names=topology.order, execution="pipelined", _open=True, _workers=nothing, _drains=[],
+        _collector=Mock(), _supervisor=watching, _changing=threading.Lock(), _wanted=wanted, _refused=None,
+        _deployment=Deployment(topology.uniform(1)), _present=Deployment(topology.uniform(1)), _draining=math.inf,
+    )  # fmt: skip
+    before = nodes.reserved()
+    nodes.reserve(nothing, 6)
+    job._change(wanted)
+    assert job._refused is None
+    assert nodes.reserved() == before
