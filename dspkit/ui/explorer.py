@@ -417,7 +417,7 @@ class Explorer(Live):
         have = len(self._now.plant.nodes)
         running = self.running and bool(self.history)
         now = (self.history[0].snapshot.deployment.workers if running else self._now.workers) or have
-        # While a run goes on all its requests count: one whose time has come may not have been carried out yet.
+        # During a run all its requests count: one whose time has come may not have been carried out yet.
         asked = getattr(self.settings.policy, "requests", ())
         waiting = [r for r in asked if running or r.at_s >= self._time()]
         now += sum(r.machines if isinstance(r, ScaleOut) else -r.machines for r in waiting)

@@ -409,7 +409,7 @@ def test_the_supervisor_warns_of_a_query_that_stands_still_and_goes_on(
 
 
 def test_a_change_that_ends_after_its_job_was_closed_reserves_no_slots():
-    """`deploy` returns after some seconds; what goes on beside the windows may end after `close`."""
+    """`deploy` returns after some seconds; what continues beside the windows may end after `close`."""
     topology = Topology.chain("read", "count")
     wanted = Deployment(topology.uniform(3))
     job = object.__new__(SparkJob)
