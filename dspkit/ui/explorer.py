@@ -415,11 +415,11 @@ class Explorer(Live):
                 )
             return
         have = len(self._now.plant.nodes)
-        running = self.running and bool(self.history)
-        now = (self.history[0].snapshot.deployment.workers if running else self._now.workers) or have
+        history = self.history if self.running else None
+        now = (history[0].snapshot.deployment.workers if history else self._now.workers) or have
         # During a run all its requests count: one whose time has come may not have been carried out yet.
         asked = getattr(self.settings.policy, "requests", ())
-        waiting = [r for r in asked if running or r.at_s >= self._time()]
+        waiting = [r for r in asked if history or r.at_s >= self._time()]
         now += sum(r.machines if isinstance(r, ScaleOut) else -r.machines for r in waiting)
         if now + request.machines > have:
             others = {name: make() for name, make in self._apps().items() if name != self.settings.app}
