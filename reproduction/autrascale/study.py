@@ -320,7 +320,7 @@ def overhead(operators: Sequence[int] = (2, 4, 6, 8, 10), *, samples: int = 30, 
     import pandas as pd
 
     rows = []
-    search = Search()
+    search = Search.paper()
     for n in operators:
         rng = np.random.default_rng([n, samples])
         lattice = Lattice(rng.integers(1, 9, n).tolist(), 40)
