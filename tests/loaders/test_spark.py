@@ -446,3 +446,16 @@ def test_spark_reads_logs_and_its_own_packing_is_understood(tmp_path):
     loader = SparkEventLog(write(tmp_path / "bad", lines), names=NAMES, spark=spark)
     assert len(loader.history()) == 5
     assert loader.problems["a task without its numbers"] == 1
+
+
+def test_a_recording_of_progress_has_one_query_and_says_which_there_are():
+    def told(query, n):
+        lasted = {"addBatch": 4000, "triggerExecution": 5000}
+        at = f"2026-01-01T00:00:{10 * n:02}.000Z"
+        return {"id": query, "batchId": n, "timestamp": at, "numInputRows": 500, "durationMs": lasted}
+
+    lines = [told(query, n) for n in range(3) for query in ("a", "b")]
+    with pytest.raises(LoaderError, match="2 queries: a, b"):
+        SparkProgress(lines, parallelism=4).recording()
+    found = SparkProgress(lines, parallelism=4, query="b").recording()
+    assert [(batch.query, batch.number) for batch in found.batches] == [("b", 0), ("b", 1), ("b", 2)]

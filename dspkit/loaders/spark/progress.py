@@ -7,7 +7,7 @@ It describes the query as a whole, which becomes one operator: input rows over t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ..common.base import LIMITS, Limits, LoaderError, Problems
 from ..common.files import at, items, parse_json, read_lines, text
 from ..common.units import Unusable, number
 from ..common.user_hints import given_parallelism, given_path
+from . import stages
 
 
 class SparkProgress:
@@ -81,7 +82,7 @@ class SparkProgress:
         True
         """
         self.problems = Problems(strict=self._strict)
-        made = list(self._progress())
+        made = list(self._parsed(progress))
         runs = list(dict.fromkeys(p["query"] for p in made))
         if self._query is None and len(runs) > 1:
             raise LoaderError(
@@ -107,13 +108,7 @@ class SparkProgress:
         'unknown'
         """
         self.problems = Problems(strict=self._strict)
-        told = []
-        for i, line in enumerate(self._raw(), 1):
-            try:
-                told.append(batch_told(_read(line, self._limits)))
-            except Unusable as reason:
-                self.problems.count(str(reason), f"line {i}")
-        found = [b for b in told if self._query in (None, b.query)]
+        found = stages.of_one_query(self._parsed(batch_told), self._query, self.problems)
         return Recording(found, slots=self._k, window_s=window_s)
 
     @property
@@ -131,10 +126,10 @@ class SparkProgress:
             self._limits.check("readings", count)
             yield line
 
-    def _progress(self) -> Iterator[dict[str, Any]]:
+    def _parsed(self, parse: Callable[[Any], Any]) -> Iterator[Any]:
         for count, line in enumerate(self._raw(), 1):
             try:
-                yield progress(_read(line, self._limits))
+                yield parse(_read(line, self._limits))
             except Unusable as reason:
                 self.problems.count(str(reason), f"line {count}")
 
