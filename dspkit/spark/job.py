@@ -647,7 +647,7 @@ class SparkJob(BackendBase):
         return Progress(
             done=sum(count.get("done", 0.0) for count in counts.values()),
             waiting=max(0.0, sent - taken) + sum(self._logs.lag(offered, totals, self._names).values()),
-            committed=self._checkpoint.committed(),
+            epoch=totals.number,
             tasks={name: tasks for i, name in enumerate(self._names) if (tasks := totals.tasks[i])},
             spent={n: (c.get("wait", 0.0), c.get("busy", 0.0), c.get("blocked", 0.0)) for n, c in counts.items()},
         )

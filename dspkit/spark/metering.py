@@ -296,6 +296,7 @@ class Totals:
     gaps: list[tuple[float, float]] = field(default_factory=list)  # no task ran, for a change or failure: from, to
     commits: list[tuple[float, float]] = field(default_factory=list)  # no task ran, as an epoch was committed
     token: str = ""
+    number: int = -1  # of the newest epoch
     workers: dict[tuple[int, int], str] = field(default_factory=dict)  # by operator and instance of the newest token
 
 
@@ -375,7 +376,7 @@ class Collector:
             failed = self.restarts() != self._restarted
             if newest and (failed or not tasks.total()) and self._clock.now() > self._ends:  # it has not ended yet
                 (gaps if failed or self._disturbed else commits).append((self._ends, self._clock.now()))
-            return Totals(operators, epoch, read_to, tasks, gaps, commits, newest, workers)
+            return Totals(operators, epoch, read_to, tasks, gaps, commits, newest, self._planned[0], workers)
 
     @property
     def parallelism(self) -> list[int]:

@@ -361,13 +361,13 @@ def test_a_query_that_stands_still_while_records_wait_is_reported_once_with_what
     assert after(STALL_S - 1) is None
     said = after(2, spent={"read": (1, 1, 31), "work": (66, 1, 0)}, waiting=5000)
     assert said is not None
-    assert f"for {STALL_S + 1:.0f} s although 5,000 wait; newest committed epoch 3" in said
+    assert f"for {STALL_S + 1:.0f} s although 5,000 wait; in epoch 3" in said
     assert "read: 1 tasks, blocked by the next operator; work: 2 tasks, wait for input" in said
     assert after(10 * STALL_S) is None  # once
     assert after(1, done=101) is None
     assert after(STALL_S - 1) is None
     assert "work: 2 tasks, no reading since" in str(after(2))  # it stands still again
-    assert after(0, committed=4) is None
+    assert after(0, epoch=4) is None
     for _ in range(5):
         assert after(STALL_S, waiting=0) is None  # without input nothing has to happen
     assert after(0, waiting=9, tasks={}) is None

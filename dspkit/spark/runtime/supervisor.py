@@ -266,7 +266,7 @@ class Progress:
 
     done: float
     waiting: float  # records that have been offered and are not done
-    committed: int  # newest committed epoch
+    epoch: int  # the newest one, by the readings of its tasks
     tasks: Mapping[str, int]  # running now, by operator
     spent: Mapping[str, tuple[float, float, float]]  # seconds of waiting for input, of work, and blocked, by operator
 
@@ -282,15 +282,15 @@ class StallWatch:
     def look(self) -> str | None:
         """Return what is known of a stall that has just become one, or None."""
         now, seen = self._clock(), self._progress()
-        moved = seen.done != self._first.done or seen.committed != self._first.committed
+        moved = seen.done != self._first.done or seen.epoch != self._first.epoch
         if moved or seen.waiting < 1:
             self._since, self._first, self._spoken = now, seen, False
         if self._spoken or now - self._since < STALL_S:
             return None
         self._spoken = True
         return (
-            f"no record was done for {now - self._since:.0f} s although {seen.waiting:,.0f} wait; newest committed "
-            f"epoch {seen.committed}; {'; '.join(self._account(name, seen) for name in seen.tasks) or 'no task runs'}"
+            f"no record was done for {now - self._since:.0f} s although {seen.waiting:,.0f} wait; in epoch "
+            f"{seen.epoch}; {'; '.join(self._account(name, seen) for name in seen.tasks) or 'no task runs'}"
         )
 
     def _account(self, name: str, seen: Progress) -> str:
