@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
@@ -40,10 +39,11 @@ __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
+    if name in _HOME or name in _MODULES:
+        from .core.lazy import import_part
+
+        home = import_part(f".{_HOME.get(name, name)}", __name__)
+        return getattr(home, name) if name in _HOME else home
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

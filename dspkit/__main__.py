@@ -1,9 +1,10 @@
-"""The command line: `python -m dspkit report FILE`, `python -m dspkit doctor LOG`, `python -m dspkit cite NAME`."""
+"""The command line: `dspkit lab`, `dspkit report FILE`, `dspkit doctor LOG`, `dspkit cite NAME`."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .core import DspkitError
+from .core import DspkitError, NotFoundError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +44,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("dspkit: stopped", file=sys.stderr)
         return 130
     return int(code or 0)
+
+
+def _lab(args: argparse.Namespace) -> int:
+    import shutil
+    import subprocess
+    from importlib.util import find_spec
+
+    here = Path(__file__).parent
+    source = next((folder for folder in (here / "lab", here.parent) if (folder / "notebooks").is_dir()), None)
+    if source is None:
+        raise NotFoundError("an installation without notebooks", expected="them", fix="install dspkit from its wheel")
+    copied = kept = 0
+    for part in ("notebooks", "reproduction", "data"):
+        for file in sorted(path for path in (source / part).rglob("*") if path.is_file() and not _made(path)):
+            to = args.folder / file.relative_to(source)
+            if to.exists():  # it may be changed: a person's work is not replaced
+                kept += 1
+                continue
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, to)
+            copied += 1
+    print(f"{args.folder}: {copied} files copied, {kept} kept as they are")
+    if args.no_open:
+        return 0
+    if find_spec("jupyterlab") is None:
+        fix = "pip install 'dspkit[notebooks]'"
+        raise NotFoundError("no module 'jupyterlab'", expected="the extra 'notebooks' installed", fix=fix)
+    path = os.pathsep.join(filter(None, (str(args.folder.resolve()), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={args.folder}"]
+    command += ["--LabApp.default_url=/lab/tree/notebooks/00_start.ipynb"]
+    return subprocess.run([*command, *args.jupyter], env=os.environ | {"PYTHONPATH": path}, check=False).returncode
+
+
+def _made(path: Path) -> bool:
+    return path.suffix == ".pyc" or ".ipynb_checkpoints" in path.parts
 
 
 def _report(args: argparse.Namespace) -> None:
@@ -86,10 +122,20 @@ def _recorded(args: argparse.Namespace) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m dspkit", description="A laboratory for elastic stream processing.")
+    parser = argparse.ArgumentParser(prog="dspkit", description="A laboratory for elastic stream processing.")
     parser.add_argument("--version", action="version", version=f"dspkit {__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="")
+    lab = commands.add_parser(
+        "lab",
+        help="copy the notebooks into a folder, and open them in JupyterLab",
+        description="Copy the notebooks, with the studies and the recording that they read, into a folder, and open "
+        "JupyterLab on them, on this machine only. Files that are there already are kept.",
+    )
+    lab.add_argument("folder", type=Path, nargs="?", default=Path("dspkit-lab"), help="default: dspkit-lab")
+    lab.add_argument("--no-open", action="store_true", help="copy only")
+    lab.add_argument("--jupyter", nargs=argparse.REMAINDER, default=[], metavar="OPTION", help="options of JupyterLab")
+    lab.set_defaults(run=_lab)
     report = commands.add_parser(
         "report",
         help="run a notebook, or read a saved run, and write one HTML file",

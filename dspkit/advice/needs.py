@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Snapshot, Topology
+from ..core.lazy import load
 from ..core.typing import Array
 
 DRAWS = 1000
@@ -240,11 +241,10 @@ def estimate(draws: Array, blocks: float) -> IntervalEstimate:
     spread = draws[1:][np.isfinite(draws[1:])]
     if blocks < 2 or not len(spread):
         return IntervalEstimate(value)
-    from scipy.stats import norm, t
-
+    stats = load("scipy.stats", "standard")
     low, high = np.quantile(spread, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     end = (1 + CONFIDENCE) / 2
-    wide = float(t.ppf(end, blocks - 1) / norm.ppf(end)) * math.sqrt(blocks / (blocks - 1))
+    wide = float(stats.t.ppf(end, blocks - 1) / stats.norm.ppf(end)) * math.sqrt(blocks / (blocks - 1))
     return IntervalEstimate(value, max(0.0, value - (value - float(low)) * wide), value + (float(high) - value) * wide)
 
 

@@ -26,6 +26,7 @@ from ..core import (
     TopologyError,
     knobs_of,
 )
+from ..core.lazy import load as load_library
 from ..core.validation import number
 from ..simulator import Plant
 from ..workload import Sum, Trace, Workload
@@ -374,6 +375,7 @@ class App:
         >>> with apps.word_count().spark() as job:  # doctest: +SKIP
         ...     history = run(DS2(), job, steps=24)
         """
+        load_library("pyspark", "spark")
         from ..spark import SparkCluster, SparkJob
 
         app = self.as_live()

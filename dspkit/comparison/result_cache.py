@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import ArgumentError, FileError, files, untrusted
 from ..core.caching import module_key, package_key
+from ..core.lazy import load
 from .runs import KEYS, SCORES, ComparisonRun
 
 if TYPE_CHECKING:
@@ -196,8 +197,7 @@ class ResultCache:
         return sorted(self.folder.glob("rows-*.parquet")) if self.folder is not None else []
 
     def _write(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        import pyarrow as pa
-
+        pa = load("pyarrow", "standard")
         assert self.folder is not None
         table = results_frame(rows.values())
         table.insert(0, "run", list(rows))

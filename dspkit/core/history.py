@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints, overload
 
 from . import files, untrusted
 from .errors import ArgumentError, DspkitError, FileError, visible
+from .lazy import load
 from .metrics import InstanceMetrics, Latency, OperatorMetrics, Snapshot
 from .policy import Decision, Step
 from .recovery import Recovery, recoveries
@@ -361,8 +362,7 @@ def save_history(history: History, path: str | Path | None = None, *, overwrite:
     ...     save_history(History(Topology.chain("read", "count")), f"{folder}/run.parquet").name
     'run.parquet'
     """
-    import pyarrow as pa
-
+    pa = load("pyarrow", "standard")
     if path is None:
         policy = "".join(c if c.isalnum() else "-" for c in str(history.about.get("policy", "run"))[:24]).strip("-")
         path = files.home("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6:06d}-{policy}.parquet"
@@ -408,8 +408,7 @@ def load_history(path: str | Path, *, trusted: bool = False) -> History:
     ...     load_history(save_history(History(Topology.chain("read", "count")), f"{folder}/run.parquet")).topology.order
     ('read', 'count')
     """
-    import pyarrow as pa
-
+    pa = load("pyarrow", "standard")
     fix = "load a file that History.save() wrote"
     head: dict[str, Any] = {}
 

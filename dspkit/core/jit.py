@@ -3,6 +3,9 @@
 numba's own cache checks one file, and so misses changes in other files whose code was inlined. Here the name of the
 cache folder is a hash of the contents of the kernel's module and of all modules that it imports, so that a renamed or
 moved module never loads the machine code of another one.
+
+Without numba (the extra `standard`) the fluid engine runs as plain Python: same results, many times slower. The engine
+that follows records, and the placement solvers, then raise an error that names the extra.
 """
 
 from __future__ import annotations
@@ -10,17 +13,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba import config, njit
-
 from .caching import module_key
+from .lazy import load
+
+try:
+    import numba
+    from numba import config, njit
+except ModuleNotFoundError:  # of a plain `pip install dspkit`
+    numba = None
 
 _PREFIX = "numba-"
+_PLAIN = ("dspkit.core.", "dspkit.simulator.fluid.")  # what runs as plain Python, too
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -64,10 +72,26 @@ def inlined(function: Callable[..., Any]) -> Any:
     >>> doubled(2.0)
     4.0
     """
+    if numba is None:
+        return _interpreted(function)
     return njit(nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
 
 
+def _interpreted(function: Callable[..., Any]) -> Any:
+    """Return a function of the fluid engine as it is, and for another one, whose arrays numba alone reads, an error."""
+    if function.__module__.startswith(_PLAIN):
+        return function
+
+    @wraps(function)
+    def without(*args: Any, **kwargs: Any) -> Any:
+        load("numba", "standard", otherwise="simulate with engine='fluid'")
+
+    return without
+
+
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    if numba is None:
+        return _interpreted(function)
     before, config.CACHE_DIR = config.CACHE_DIR, str(_folder(Path(function.__code__.co_filename)))
     try:
         return njit(cache=True, nogil=True, error_model="numpy", **options)(function)

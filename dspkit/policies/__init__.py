@@ -15,7 +15,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core import Policy
+from ..core import NotFoundError, Policy
+from ..core.lazy import import_part
 from ..core.policy import needs_of
 from ..core.registry import Registry
 
@@ -33,7 +34,8 @@ def available() -> dict[str, type[Policy]]:
     """Return the policy classes by name; `needs` of a class names the fields that its backend must be able to change.
 
     Files and entry points that cannot be imported are left out with a warning, and so is the second of two policies
-    with the same name, in alphabetical order of the files.
+    with the same name, in alphabetical order of the files. A policy whose libraries belong to an extra that is not
+    installed is left out; `get` names the extra.
 
     Examples
     --------
@@ -56,7 +58,12 @@ def get(name: str) -> type[Policy]:
     >>> get("static")().name
     'static'
     """
-    return _registry.get(name)
+    try:
+        return _registry.get(name)
+    except NotFoundError:
+        if isinstance(name, str) and name in {info.name for info in pkgutil.iter_modules(__path__)}:
+            import_part(f".{name}", __name__)  # which says what is missing
+        raise
 
 
 def register(cls: P) -> P:
@@ -140,7 +147,9 @@ def _builtin() -> dict[str, type[Policy]]:
         if info.name.startswith("_"):
             continue
         try:
-            module = import_module(f".{info.name}", __name__)
+            module = import_part(f".{info.name}", __name__)
+        except NotFoundError:
+            continue  # a library of an extra
         except Exception as error:  # a user's file may raise anything
             warnings.warn(f"policies/{info.name}.py is left out: {type(error).__name__}: {error}", stacklevel=5)
             continue
@@ -185,7 +194,7 @@ def __getattr__(name: str) -> Any:
     if name[:1].isupper():
         for info in pkgutil.iter_modules(__path__):
             if info.name.replace("_", "") == name.lower():
-                for cls in defined_in(import_module(f".{info.name}", __name__)):
+                for cls in defined_in(import_part(f".{info.name}", __name__)):
                     if cls.__name__ == name:
                         return cls
         for cls in available().values():

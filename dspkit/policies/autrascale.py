@@ -47,6 +47,7 @@ from ..bo.space import Config
 from ..bo.transfer import ALIGNS, INCUMBENTS, MODELS, blend
 from ..bo.transfer import recommend as transferred
 from ..core import ArgumentError, Decision, FrozenMap, KnobError, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
+from ..core.lazy import load
 from ..core.validation import whole
 from ._measurements import DeploymentRun
 from .ds2 import demands, instant
@@ -186,8 +187,7 @@ def verdict(latencies: Sequence[float], target_latency_s: float, confidence: flo
     n = len(latencies)
     if n < 3:
         return None
-    from scipy.special import stdtrit
-
+    stdtrit = load("scipy.special", "standard").stdtrit
     logs = [math.log(max(x, 1e-9)) for x in latencies]
     mean = fmean(logs)
     apart = [x - mean for x in logs]

@@ -70,7 +70,7 @@ def mathml(text: str, *, display: bool = False) -> str | None:
     >>> mathml(r"\unknown{x}") is None
     True
     """
-    converter = load("latex2mathml.converter", "lab")
+    converter = load("latex2mathml.converter", "notebooks")
     if not _balanced(text):
         return None
     try:
@@ -121,7 +121,7 @@ _CLASSES = {"code": {"math"}, "pre": {"math", "output"}}
 
 def clean(html: str, folder: Path | None = None) -> str:
     """Return `html` without scripts, styles, handlers and network access; images in `folder` are embedded."""
-    nh3 = load("nh3", "lab")
+    nh3 = load("nh3", "notebooks")
     attributes = {tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()}
     attributes |= {"details": {"open"}, **ATTRIBUTES}
     for tag in ("tr", "th", "td"):
@@ -156,7 +156,7 @@ def picture(mime: str, data: str, words: str = "a picture") -> str:
 
 @cache
 def _renderer() -> Callable[[str], str]:
-    mistune = load("mistune", "lab")
+    mistune = load("mistune", "notebooks")
 
     def image(text: str, url: str, title: str | None = None) -> str:
         return f'<img alt="{escape(text)}" src="{escape(url)}">'  # mistune itself would refuse data: URLs

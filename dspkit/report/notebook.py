@@ -45,7 +45,7 @@ def execute(
         from .kernel import Client
     except ImportError as error:
         raise NotebookError(
-            str(error), expected="the packages of the notebooks", fix="pip install 'dspkit[lab]'"
+            str(error), expected="the packages of the notebooks", fix="pip install 'dspkit[notebooks]'"
         ) from error
     path, notebook = Path(path).absolute(), read_notebook(path)
     own = len(notebook.cells)

@@ -529,7 +529,7 @@ def test_a_missing_library_is_named_with_what_to_do(predictor, monkeypatch):
     for name in [m for m in sys.modules if m.partition(".")[0] == "statsmodels"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "statsmodels", None)
-    with pytest.raises(DspkitError, match=r"dspkit\[predict\]"):
+    with pytest.raises(DspkitError, match=r"dspkit\[forecasting\]"):
         predictor.learn(_waves(100))
 
 

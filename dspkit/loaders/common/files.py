@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from ...core import untrusted
 from ...core.files import open_regular
+from ...core.lazy import load
 from .base import Limits, LoaderError, Problems
 from .units import Unusable
 
@@ -109,8 +110,7 @@ def _chunks(file: IO[bytes], name: str, problems: Problems) -> Iterator[bytes]:
 
 
 def _stream(file: IO[bytes], codec: str) -> Iterator[bytes]:
-    import pyarrow as pa
-
+    pa = load("pyarrow", "standard")
     try:
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
             while chunk := stream.read(_PIECE):

@@ -251,7 +251,7 @@ def _loaded(model: LinearProgram, *, relaxed: bool) -> Any:
         import highspy  # type: ignore[import-untyped]
     except ImportError as error:
         raise BackendError(
-            "no highspy", expected="it installed", fix="pip install 'dspkit[place]', or use solver='exact'"
+            "no highspy", expected="it installed", fix="pip install 'dspkit[placement]', or use solver='exact'"
         ) from error
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(model.cost), len(model.low)
