@@ -92,8 +92,8 @@ class Environment:
         self.site = self.venv / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages"
         self.stamp = self.venv / "dspkit-stamp.json"
         self.pins = (root / "constraints.txt").read_text(encoding="utf-8")
-        cpu = root / ".ci" / "torch-cpu.txt"
-        self.cpu_hashes = cpu.read_text(encoding="utf-8") if cpu.is_file() else ""
+        texts = [root / ".ci" / f"torch-{kind}.txt" for kind in ("cpu", "cuda")]
+        self.cpu_hashes, self.cuda = (p.read_text(encoding="utf-8") if p.is_file() else "" for p in texts)
         project = (root / "pyproject.toml").read_text(encoding="utf-8")
         self.name = canonical(re.search(r'^name = "(.+)"', project, re.MULTILINE)[1])
         # What we answer for: the locked packages, pip and the project itself. Others that you add are yours.
@@ -287,9 +287,9 @@ class Environment:
         project = self.pip("--no-deps", "--no-build-isolation", "-e", f"{self.root}[all,test]")
         self.step("installing this checkout itself", project)
 
-    def entries(self) -> list[str]:
-        """Return the requirements of the lock, each with its marker and hashes, in one line."""
-        lines = self.pins.replace("\\\n", " ").splitlines()
+    def entries(self, lock: str | None = None) -> list[str]:
+        """Return the requirements of the lock, or of another text, each with its marker and hashes, in one line."""
+        lines = (self.pins if lock is None else lock).replace("\\\n", " ").splitlines()
         return [" ".join(line.split()) for line in lines if re.match(r"\w", line)]
 
     @staticmethod
@@ -308,7 +308,8 @@ class Environment:
     def torch(self, version: str, entry: str) -> None:
         """Install the CPU build. Linux's plain version is several GB of CUDA, so +cpu is asked for by name first.
 
-        The CPU builds are not on PyPI: .ci/torch-cpu.txt has the hashes of those that `make lock` could reach.
+        The CPU builds are not on PyPI: .ci/torch-cpu.txt has the hashes of those that `make lock` could reach, and
+        .ci/torch-cuda.txt what the plain version needs. Nothing is installed without a hash, unless you name the place.
         """
         again, cpu = ("--force-reinstall",), f"torch=={version}+cpu"
         if index := os.environ.get("TORCH_INDEX_URL"):
@@ -319,19 +320,14 @@ class Environment:
             tags = (f"-cp{sys.version_info[0]}{sys.version_info[1]}-", f"_{os.uname().machine}.whl")
             lines = [line.split() for line in self.cpu_hashes.splitlines() if line.startswith(f"torch-{version}+cpu-")]
             hashes = [word for name, word in lines if name.endswith("-none-any.whl") or all(t in name for t in tags)]
-            if not hashes:
-                say(f"WARNING: .ci/torch-cpu.txt has no hash of {cpu} for this Python: it is not checked.")
             pinned = " ".join([cpu, *(f"--hash={word}" for word in hashes)])
             for place, source in (("where pip looks", ()), (f"at {CPU_TORCH}", ("--index-url", CPU_TORCH))):
-                text = f"installing {cpu}, {place}"
-                if hashes:
-                    done = self.locked(text, [pinned], *again, *source, may_fail=True)
-                else:
-                    done = self.step(text, self.pip(*again, "--no-deps", *source, cpu), may_fail=True)
-                if done == 0:
+                if hashes and self.locked(f"installing {cpu}, {place}", [pinned], *again, *source, may_fail=True) == 0:
                     return
-            say("WARNING: no CPU build of torch was found; taking pip's own choice, which may be GB of CUDA, unlocked.")
-            self.step(f"installing torch=={version}", self.pip(*again, f"torch=={version}"))
+            reason = "was found" if hashes else "for this Python has its hash in .ci/torch-cpu.txt"
+            say(f"WARNING: no CPU build of torch {reason}; taking that with CUDA, several GB. See docs/environment.md.")
+            exactly = entry.replace("==", "===", 1)  # not a CPU build, which == takes for the same version
+            self.locked(f"installing torch=={version}", [exactly, *self.entries(self.cuda)], *again)
             return
         self.locked(f"installing torch=={version}", [entry], *again)
 

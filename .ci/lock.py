@@ -3,7 +3,8 @@
 One lock for every platform and Python we support: versions with markers and the hashes of all their files, no
 addresses, no CUDA, and torch without its local part (+cpu), which only some places have. The hashes of torch's CPU
 builds, which PyPI does not have, are in .ci/torch-cpu.txt: all that the PyTorch project's index states, or, where it
-cannot be reached, those that were there before and those of the files in the folders of PIP_FIND_LINKS.
+cannot be reached, those that were there before and those of the files in the folders of PIP_FIND_LINKS. What torch from
+PyPI needs on Linux is in .ci/torch-cuda.txt: the set-up takes it where there is no CPU build.
 """
 
 import hashlib
@@ -33,12 +34,14 @@ def main(options: list[str]) -> None:
     args = [CACHE / "uv" / "bin" / "uv", *COMPILE.split(), *options, "--output-file", fresh, "pyproject.toml"]
     subprocess.run(args, check=True, cwd=ROOT, env={**os.environ, "UV_CACHE_DIR": str(CACHE / "uv-cache")})
     entries = re.findall(r"^\w.*(?:\n +.*)*", fresh.read_text(encoding="utf-8"), re.MULTILINE)
-    entries = sorted(entry for entry in entries if not LEFT_OUT.match(entry))
     if bare := [entry for entry in entries if "--hash=sha256:" not in entry]:
         sys.exit(f"lock: no hash of {bare[0]!r}")
     head = "# Every version `make` installs, with the hashes of its files. `make lock` writes it from pyproject.toml.\n"
+    cuda = sorted(entry for entry in entries if LEFT_OUT.match(entry))
+    entries = sorted(set(entries) - set(cuda))
     (ROOT / "constraints.txt").write_text(head + "\n".join(entries) + "\n", encoding="utf-8")
-    print(f"constraints.txt: {len(entries)} packages")
+    (ROOT / ".ci" / "torch-cuda.txt").write_text("\n".join(cuda) + "\n", encoding="utf-8")
+    print(f"constraints.txt: {len(entries)} packages; .ci/torch-cuda.txt: {len(cuda)}")
     version = next(entry for entry in entries if entry.startswith("torch==")).split()[0].removeprefix("torch==")
     known = cpu_builds(version)
     (ROOT / ".ci" / "torch-cpu.txt").write_text("".join(f"{name} {known[name]}\n" for name in sorted(known)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import math
+import re
 import shutil
 import socket
 import subprocess
@@ -379,6 +380,15 @@ def test_urls_that_are_none(url):
     for loader in (Prometheus, SparkRest, FlinkRest, StormUI):
         with pytest.raises(LoaderError):
             loader(url, **({"topology": ["a"]} if loader is Prometheus else {})).history()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://u:se/cret@h", "http://u:sec@ret@h/x", "https://h/?token=secret", "http://:secret@"]
+)
+def test_an_address_that_is_refused_is_shown_without_its_password(url):
+    with pytest.raises(LoaderError, match=r"got url 'http") as refused:
+        Server(url, Limits())
+    assert not re.search("sec|ret", str(refused.value).partition("; expected")[0])
 
 
 @pytest.mark.parametrize("loader", [Prometheus, SparkRest, FlinkRest, StormUI, InfluxDB, SparkEventLog, Table])

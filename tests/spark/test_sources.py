@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dspkit.core import DspkitError
 from dspkit.spark import FileSource, KafkaSource, RedisSource, SourceError
+from dspkit.spark.dataflow.state import unseal
 from dspkit.spark.sources import log as source_log
 from dspkit.spark.sources.log import Catalog, LogSource, LogTailer, Mark
 
@@ -261,4 +262,14 @@ def test_a_follower_tells_of_growth_and_counts_by_time(tmp_path: Path) -> None:
     assert told[-1] == [7]
     assert looked.offered(before - 1) == 0
     assert looked.offered(time.time() + 1) == 7
-    assert json.loads((tmp_path / "marks" / "0.marks").read_text().splitlines()[-1])[:2] == [0, ["a", 0]]
+    assert unseal((tmp_path / "marks" / "0.marks").read_bytes().splitlines()[-1])[:2] == [0, ["a", 0]]
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://:se/cret@127.0.0.1:6379/0", "rediss://u:se#cret@h:1", "secret", "redis://h:secret"]
+)
+def test_a_refused_address_of_redis_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(SourceError, match="which is not shown") as refused:
+        RedisSource("clicks", fields="user string", url=url).begin()
+    assert refused.value.__suppress_context__
+    assert not re.search(r"\bse\b|secret", str(refused.value))

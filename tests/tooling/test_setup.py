@@ -277,7 +277,7 @@ def test_a_lock_without_hashes_installs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "taken"),
     [(["1.0", "1.0+cpu"], "1.0+cpu"), (["1.0"], "1.0")],
-    ids=["the CPU build is preferred", "without one, pip's choice with a warning"],
+    ids=["the CPU build is preferred", "without one, the plain one with a warning"],
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a torch with and one without CUDA to choose from")
 def test_which_torch(
@@ -290,14 +290,41 @@ def test_which_torch(
     monkeypatch.setenv("PIP_FIND_LINKS", f"{folder.as_uri()} {os.environ['PIP_FIND_LINKS']}")  # and no index at all
     root = make_project(tmp_path / "tiny", "small==1.0\nother==1.0\ntorch==1.0\n")
     (root / ".ci").mkdir()
-    for wheel in folder.glob("torch-1.0+cpu-*.whl"):
-        words = f"{wheel.name} sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
-        (root / ".ci" / "torch-cpu.txt").write_text(words)
+    wheel = folder / "torch-1.0+cpu-py3-none-any.whl"
+    words = hashlib.sha256(wheel.read_bytes() if wheel.exists() else b"a file that no place has").hexdigest()
+    (root / ".ci" / "torch-cpu.txt").write_text(f"{wheel.name} sha256:{words}\n")
     Environment(root).ensure()
     assert info_of(Environment(root), "torch").name == f"torch-{taken}.dist-info"
     output = capfd.readouterr().out
     assert ("WARNING" in output) == (taken == "1.0")
     assert ("pytorch.org" in output) == (taken == "1.0"), "the CPU index is asked only where pip knows no CPU build"
+
+
+@pytest.mark.parametrize("changed", ["", "torch", "cuda"])
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a torch with and one without CUDA to choose from")
+def test_nothing_of_torch_is_installed_without_its_hash(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a CPU build of which the hash is not known, nor the plain one in its place, nor what that needs."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for name, version in (("torch", "1.0"), ("torch", "1.0+cpu"), ("cuda", "3.0")):
+        make_wheel(folder, name, version)
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{folder.as_uri()} {os.environ['PIP_FIND_LINKS']}")
+    root = make_project(tmp_path / "tiny", "small==1.0\nother==1.0\ntorch==1.0\n")
+    (root / ".ci").mkdir()
+    (root / ".ci" / "torch-cuda.txt").write_text(locked("cuda==3.0"))
+    if changed:
+        wheel = folder / {"torch": "torch-1.0-py3-none-any.whl", "cuda": "cuda-3.0-py3-none-any.whl"}[changed]
+        with zipfile.ZipFile(wheel, "a") as archive:
+            archive.comment = b"changed on the way"
+        with pytest.raises(SystemExit):
+            Environment(root).ensure()
+        assert not (Environment(root).site / changed).exists()
+    else:
+        Environment(root).ensure()
+        assert info_of(Environment(root), "torch").name == "torch-1.0.dist-info"
+        assert (Environment(root).site / "cuda").is_dir()
 
 
 def test_without_ensurepip_the_pip_of_this_python_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

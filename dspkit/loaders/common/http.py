@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
 import threading
 import time
@@ -26,6 +27,14 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
 
 
+def _shown(url: object) -> object:
+    """Return an address without what may be a password: before the last @, and behind the first ?."""
+    if not isinstance(url, str):
+        return url
+    address, asked, _ = url.partition("?")
+    return re.sub(r"//.*@", "//***@", address, flags=re.DOTALL) + "?***" * bool(asked)
+
+
 class Server:
     """One server; all its answers together have a deadline."""
 
@@ -37,7 +46,7 @@ class Server:
             good = False
         if not good or "@" in parts.netloc or any(c <= " " or c > "~" for c in url):
             raise LoaderError(
-                f"url {url!r:.200}",
+                f"url {_shown(url)!r:.200}",
                 expected="http://host:port, without a password in it",
                 fix="write the address in full; pass headers={'Authorization': ...} to log in",
             )

@@ -23,7 +23,7 @@ from ..errors import CheckpointError
 from ..sinks.sink import SinkMark, staged
 from . import watermarks
 from .runs import verify
-from .state import KEPT, incomplete, read_plan, synchronise
+from .state import KEPT, incomplete, read_plan, seal, synchronise, unseal
 from .store import operator_parts, operator_state
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ LATENESS = "lateness"  # in the identity: of each windowed operator, in seconds
 RESTORING = "restoring"  # a file that is there while a checkpoint is filled from a savepoint
 _SUM_HEAD = b"crc\0"  # of Hadoop's checksums
 _BLOCK = 512  # bytes that one of them covers
+_MICROS = rb"[1-9]\d{15}\s*"  # of this age: half a number would be another time
 
 
 class Checkpoint:
@@ -87,8 +88,8 @@ class Checkpoint:
                 fix="start again with start_from, or choose another folder",
             )
         if not path.is_file():
-            text = json.dumps(job, indent=1)
-            write_atomically(path, lambda p: p.write_text(text))
+            data = seal(job)
+            write_atomically(path, lambda p: p.write_bytes(data))
             return
         known, wanted = self._identity(), json.loads(json.dumps(job))
         for what, value in wanted.items():
@@ -100,13 +101,13 @@ class Checkpoint:
                 )
         check_lateness(known, wanted, f"checkpoint {self.folder}")
         if LATENESS in wanted and known.get(LATENESS) != wanted[LATENESS]:  # state is dropped earlier from now on
-            text = json.dumps(known | {LATENESS: wanted[LATENESS]}, indent=1)
-            write_atomically(path, lambda p: p.write_text(text), overwrite=True)
+            data = seal(known | {LATENESS: wanted[LATENESS]})
+            write_atomically(path, lambda p: p.write_bytes(data), overwrite=True)
 
     def _identity(self) -> dict[str, Any]:
         path = self.own / "job.json"
         try:
-            known = json.loads(path.read_text())
+            known = unseal(path.read_bytes())
             if not (isinstance(known, dict) and {"operators", "stateful", "partitions"} <= known.keys()):
                 raise ValueError("it does not name the operators of a job")
             known.setdefault("sinks", [])  # of a job before there were any
@@ -123,10 +124,10 @@ class Checkpoint:
         """Time at which the job's logs began; 0 if they have not."""
         path = self.own / "began"
         try:
-            return int(path.read_text())
+            return int(unseal(path.read_bytes(), plain=_MICROS))
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             began = (self.own / "job.json").stat().st_mtime if (self.own / "job.json").is_file() else time.time()
             raise CheckpointError(
                 f"{path}, which cannot be read: {error}",
@@ -136,7 +137,7 @@ class Checkpoint:
 
     @zero_micros.setter
     def zero_micros(self, micros: int) -> None:
-        write_atomically(self.own / "began", lambda p: p.write_text(str(micros)))
+        write_atomically(self.own / "began", lambda p: p.write_bytes(seal(micros)))
 
     def committed(self) -> int:
         """Return the newest epoch that Spark has committed; -1 before the first."""

@@ -27,7 +27,7 @@ from . import watermarks
 from .checkpoint import LATENESS, RESTORING, Checkpoint, check_lateness
 from .exchange import keys_of, owned
 from .runs import Part, StateRows, scan, write_run
-from .state import KeyedState, Plan, incomplete, link, read_plan, synchronise
+from .state import KeyedState, Plan, incomplete, link, read_plan, seal, synchronise
 from .store import Manifest, _manifest_path, operator_parts
 
 Convert = Mapping[str, Callable[[Any], Any] | None]
@@ -146,7 +146,7 @@ def restore(
     _Restore(source, to, plan, known["operators"], wanted["operators"]).run(wanted, declared, convert)
     for folder in sorted({each.parent for each in to.folder.rglob("*")}):
         synchronise(folder)
-    write_atomically(to.own / "job.json", lambda path: path.write_text(json.dumps(wanted, indent=1)))
+    write_atomically(to.own / "job.json", lambda path: path.write_bytes(seal(wanted)))
     marker.unlink()
     synchronise(to.own)
 

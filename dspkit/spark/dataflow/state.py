@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import zlib
@@ -125,6 +126,30 @@ def link(path: Path, to: Path) -> None:
         raise
     except OSError:  # another disk, or one without links
         write_atomically(to, lambda fresh: shutil.copyfile(path, fresh), overwrite=True)
+
+
+def seal(content: Any) -> bytes:
+    """Return a value as JSON behind its checksum, as in all small files of a checkpoint but Spark's and the plans."""
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %s" % (zlib.crc32(text), text)
+
+
+def unseal(data: bytes, plain: bytes = rb"[\[{].*") -> Any:
+    """Return the value that `seal` wrote, or raise a ValueError.
+
+    `plain` is the regular expression of what needs no checksum: JSON of older versions, and what a person has written.
+
+    >>> unseal(seal([1, "a"]))
+    [1, 'a']
+    >>> unseal(seal(1500)[:-1])
+    Traceback (most recent call last):
+    ValueError: it does not have its checksum
+    """
+    if data[:9] == b"%08x " % zlib.crc32(data[9:]):
+        return json.loads(data[9:])
+    if re.fullmatch(plain, data, re.DOTALL):
+        return json.loads(data)
+    raise ValueError("it does not have its checksum")
 
 
 def incomplete(what: str) -> CheckpointError:

@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import marshal
 import os
 import secrets
 import sys
 import threading
-import zlib
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, Sequence, ValuesView
 from dataclasses import astuple, dataclass, replace
 from datetime import date, time, timedelta
@@ -36,7 +34,7 @@ from ..functions import GROUPS
 from . import runs
 from .exchange import GROUP_SHIFT, groups, keys_of, owned, places, with_one_nan
 from .runs import PIECE_BYTES, Part, StateRows, scan, write_durably, write_run
-from .state import KEPT, KeyedState, Plan, incomplete, synchronise
+from .state import KEPT, KeyedState, Plan, incomplete, seal, synchronise, unseal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,21 +88,17 @@ def _parts(rows: Any) -> tuple[Part, ...]:
 
 def write_sealed(path: Path, content: Any) -> None:
     """Write JSON with its checksum, durably but for its folder, under its final name last."""
-    text = json.dumps(content, separators=(",", ":")).encode()
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    write_durably(fresh, [b"%08x %s" % (zlib.crc32(text), text)])
+    write_durably(fresh, [seal(content)])
     os.replace(fresh, path)
 
 
 def read_sealed(path: Path) -> Any:
     """Read what `write_sealed` wrote, or raise the error of a damaged file."""
     try:
-        text = path.read_bytes()
-    except OSError as error:
+        return unseal(path.read_bytes(), plain=b"")
+    except (OSError, ValueError) as error:
         raise incomplete(f"{path.name} of {path.parent.name}: {error}") from error
-    if text[:9] != b"%08x " % zlib.crc32(text[9:]):
-        raise incomplete(f"{path.name} of {path.parent.name}: it does not have its checksum")
-    return json.loads(text[9:])
 
 
 def inherited(manifests: Sequence[Manifest], low: int, high: int) -> Manifest:

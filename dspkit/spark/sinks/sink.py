@@ -16,7 +16,6 @@ plans of all unpublished epochs are kept.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 import zlib
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ...core.files import make_folder, write_atomically
-from ..dataflow.state import Plan, incomplete, synchronise
+from ..dataflow.state import Plan, incomplete, seal, synchronise, unseal
 from ..errors import CheckpointError, SchemaError, SinkError
 
 if TYPE_CHECKING:
@@ -274,7 +273,7 @@ class SinkMark:
         """Read the mark of an operator; raise an error if there is none."""
         path = cls.path(folder, operator)
         try:
-            mark = cls(**json.loads(path.read_text()))
+            mark = cls(**unseal(path.read_bytes()))
             if not (type(mark.writer) is str and type(mark.published) is type(mark.held) is int):
                 raise ValueError(f"{mark}")
         except (OSError, ValueError, TypeError) as error:
@@ -283,8 +282,8 @@ class SinkMark:
 
     def write(self, folder: Path, operator: int) -> None:
         """Write the mark durably."""
-        text = json.dumps(asdict(self))
-        write_atomically(self.path(folder, operator), lambda path: path.write_text(text), overwrite=True)
+        data = seal(asdict(self))
+        write_atomically(self.path(folder, operator), lambda path: path.write_bytes(data), overwrite=True)
 
 
 def check_schema(schema: pa.Schema, operator: str) -> None:
@@ -353,9 +352,9 @@ class Staging:
                 synchronise(self._path)
                 size, crc = _measured(self._path)
                 made = {"file": self._path.name, "rows": self._rows, "size": size, "sum": crc}
-            text = json.dumps(made)
+            data = seal(made)
             place = self._place / f"{self._instance}.json"
-            write_atomically(place, lambda path: path.write_text(text), overwrite=True)  # and the folders' names
+            write_atomically(place, lambda path: path.write_bytes(data), overwrite=True)  # and the folders' names
         except OSError as error:
             raise self._unwritten(error) from error
         while SinkMark.read(self._folder, self._operator).published < self._plan.epoch - AHEAD:
@@ -380,7 +379,7 @@ def staged(folder: Path, plan: Plan, operator: int) -> list[StagedFile]:
     for instance in range(plan.k[operator]):
         path = folder / "sinks" / str(operator) / plan.token / f"{instance}.json"
         try:
-            made = json.loads(path.read_text())
+            made = unseal(path.read_bytes())
             if made:
                 found.append(StagedFile(path.parent / made["file"], made["rows"], made["size"], made["sum"]))
         except (OSError, ValueError, TypeError, KeyError) as error:

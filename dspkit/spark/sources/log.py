@@ -9,7 +9,6 @@ Marks are on the disk before the records are announced, so the same numbers alwa
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -26,7 +25,7 @@ from ...core import DspkitError
 from ...core.files import write_atomically
 from ...core.typing import Array
 from ..dataflow.exchange import Records
-from ..dataflow.state import synchronise
+from ..dataflow.state import seal, synchronise, unseal
 from ..errors import ServiceThread, SourceError
 
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ class Catalog:
                     text = file.read()
                 whole = text[: text.rfind(b"\n") + 1]
                 for line in whole.splitlines():
-                    seen.marks.add(Mark(*json.loads(line)))
+                    seen.marks.add(Mark(*unseal(line)))
                 seen.size += len(whole)
         except (OSError, ValueError, TypeError) as error:
             raise SourceError(
@@ -229,7 +228,7 @@ class Catalog:
 
     def add(self, p: int, marks: list[Mark]) -> None:
         with self.path(p).open("ab") as file:
-            file.write(b"".join(json.dumps(mark).encode() + b"\n" for mark in marks))
+            file.write(_lines(marks))
             file.flush()
             os.fsync(file.fileno())  # an epoch that reads these records may be committed at once
 
@@ -246,8 +245,11 @@ class Catalog:
         self._seen[p] = _Seen(trim_at=max(_TRIMMED, 2 * self.path(p).stat().st_size))
 
     def _rewrite(self, p: int, marks: list[Mark]) -> None:
-        text = "".join(json.dumps(mark) + "\n" for mark in marks)
-        write_atomically(self.path(p), lambda path: path.write_text(text), overwrite=True)
+        write_atomically(self.path(p), lambda path: path.write_bytes(_lines(marks)), overwrite=True)
+
+
+def _lines(marks: list[Mark]) -> bytes:
+    return b"".join(seal(mark) + b"\n" for mark in marks)
 
 
 @dataclass

@@ -119,7 +119,14 @@ class RedisSource(LogSource):
 def _client(url: str) -> Any:
     import redis
 
-    return redis.Redis.from_url(url, socket_timeout=10, socket_connect_timeout=5)
+    try:
+        return redis.Redis.from_url(url, socket_timeout=10, socket_connect_timeout=5)
+    except (ValueError, TypeError, AttributeError):  # it quotes a part of the address, which may be of the password
+        raise SourceError(
+            "the address of a Redis, which is not shown, as it may have a password",
+            expected="redis://:password@host:port/0",
+            fix="write / in a password as %2F, @ as %40, ? as %3F, and # as %23",
+        ) from None
 
 
 def _look(client: Any, streams: Sequence[str]) -> list[dict[str, Any]]:
