@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ..profiling import Profile
 
 
-def profile(learned: Profile, history: History, of: str = "node", *, title: str = "") -> Plot:
+def profile(
+    learned: Profile, history: History, of: str = "node", *, metrics_window_s: float = 60.0, title: str = ""
+) -> Plot:
     """Plot a learned curve over the measurements of a run: CPU against rate, or a node's share against its cores.
 
     Parameters
@@ -27,6 +29,8 @@ def profile(learned: Profile, history: History, of: str = "node", *, title: str 
         The run whose measurements are shown.
     of : str
         Name of an operator, or "node".
+    metrics_window_s : float
+        As for `dspkit.profiling.learn`.
     title : str, optional
         Title of the figure.
 
@@ -42,7 +46,7 @@ def profile(learned: Profile, history: History, of: str = "node", *, title: str 
     from ..profiling import samples
     from ..profiling.curves import percentage_error
 
-    told = samples(history)
+    told = samples(history, metrics_window_s=metrics_window_s)
     fits = dict(learned.cpu) | ({"node": learned.overhead} if learned.overhead else {})
     if (fitted := fits.get(of)) is None or not (rows := told.nodes if of == "node" else told.cpu.get(of, ())):
         raise NotFoundError(f"a profile of {of!r}", expected=f"one of {', '.join(fits)}", fix="see profile.table")

@@ -7,15 +7,19 @@ look bearable. So each signal has a choice that sees the overload anyway, which 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 from typing import NamedTuple, Self
 
-from ..core import Deployment, Latency, OperatorMetrics, PolicyKnobs, Snapshot, knob
+from ..core import Deployment, FrozenMap, Latency, OperatorMetrics, PolicyKnobs, Snapshot, knob
 from ..etp import held_back
 
 SIGNALS = ("auto", "cpu", "busy")
 LOADS = ("demand", "arrivals")
+COMMITS = ("measured", "ignored")
+_LEAST = 0.5  # share that instances are assumed to attain in any case
 CHANGES = 9  # that the cost of a change is learned from
 
 
@@ -77,6 +81,59 @@ def arrivals(snapshot: Snapshot, load: str = "demand") -> dict[str, float]:
     if load == "demand" and held_back(snapshot):
         measured |= {name: rate for name, rate in snapshot.demand.items() if name in measured}
     return measured
+
+
+def commits_knob() -> str:
+    """Return the knob for the time that instances lose at commits."""
+    made: str = knob(
+        "measured",
+        "time that instances lose where an engine ends an epoch, drains and commits: measured, or ignored",
+        choices=COMMITS,
+        source="ignored, on engines whose records never stop",
+    )
+    return made
+
+
+class Attained(NamedTuple):
+    """The share of its time that an operator can be busy on an engine that works in epochs.
+
+    At the end of an epoch sources stop, records in flight are processed, and the result is committed: instances wait,
+    although records wait in the log. A true rate, R / T_u, does not know of this time. A job that falls further behind
+    over a whole epoch does all that it can: its busiest operator then attains the share.
+    """
+
+    share: float = 1.0
+    deployment: Deployment | None = None
+    lag: float = math.inf  # at the end of the last epoch
+    seconds: float = 0.0  # in the present epoch
+    busy: Mapping[str, float] = FrozenMap()  # seconds of the fullest instance of each operator in it
+
+    def after(self, snapshot: Snapshot) -> Attained:
+        """Return the share with one more window; an epoch ends where a window has a commit."""
+        if self.deployment != snapshot.deployment or snapshot.downtime_s > 0:
+            return Attained(self.share, snapshot.deployment, snapshot.lag)
+        busy = {n: self.busy.get(n, 0.0) + snapshot.window_s * _busiest(m) for n, m in snapshot.operators.items()}
+        seen = self._replace(seconds=self.seconds + snapshot.window_s, busy=FrozenMap(busy))
+        if not snapshot.commit_s:
+            return seen
+        behind = snapshot.lag > max(self.lag, snapshot.source_rate)
+        share = max(_LEAST, max(busy.values(), default=0.0) / seen.seconds) if behind else self.share
+        return Attained(min(1.0, share), snapshot.deployment, snapshot.lag)
+
+
+def _busiest(metrics: OperatorMetrics) -> float:
+    return fullest(metrics, "busy") or 0.0
+
+
+def whole_epochs(windows: Sequence[Snapshot], seconds: float) -> tuple[Snapshot, ...]:
+    """Return the last windows, of `seconds` or more: as many as make whole epochs, if two ends of an epoch are known.
+
+    The windows at the end of an epoch differ from the others, so that those of a part of one mislead.
+    """
+    ends = [s.t for s in windows if s.commit_s > 0]
+    epoch_s = ends[-1] - ends[-2] if len(ends) > 1 else 0.0
+    wanted = math.ceil(seconds / epoch_s - 1e-9) * epoch_s if epoch_s else seconds
+    return tuple(s for s in windows if s.t > windows[-1].t - wanted + 1e-6)
 
 
 class ChangeCost(NamedTuple):

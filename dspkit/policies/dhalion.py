@@ -12,9 +12,10 @@ Heron attributes back-pressure to the component that starts it: one whose upstre
 operator downstream counts, as it blocks those above. A source has no upstream operators, and with unbounded queues no
 operator is blocked; then the share of the input that was not processed takes the place of bp, so that 1 + bp / (1 - bp)
 is the input over the processing rate. A flow control may stop a source without a blocked operator: if the log of a
-source grows although it is not busy, the busiest operator downstream has started the back-pressure. An engine also
-shows a little back-pressure without any overload; up to `base_back_pressure` it counts only for an operator that is
-busy, or at which records wait.
+source grows although it is not busy, the busiest operator downstream has started the back-pressure. Senders also wait
+without any overload, more so on a busy machine: an operator that is idle, and at which nothing waits, does not count if
+another one is busy, nor up to `base_back_pressure`. Where an engine ends epochs, at which sources stop, the interval is
+extended to whole epochs.
 
 Heron's diagnosers of skew and of slow instances compare instances. If a snapshot has none, *skew* is back-pressure at
 an operator whose instances are not all busy, and *slow* is a true rate far below the best one measured. As in Heron's
@@ -34,6 +35,7 @@ from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
 
 from ..core import Decision, Deployment, FrozenMap, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
+from ._measurements import whole_epochs
 
 UP, DOWN, SKEW, SLOW = "under-provisioned", "over-provisioned", "skew", "slow instances"
 _UNRESOLVED = {
@@ -41,6 +43,7 @@ _UNRESOLVED = {
     SLOW: "instances differ in speed, or became slower, which is a matter of their machines",
 }
 _TRACE = 1e-9
+_LONGEST_EPOCHS_S = 120.0  # for which windows are kept, to know whole epochs
 
 
 class PendingAction(NamedTuple):
@@ -55,7 +58,7 @@ class PendingAction(NamedTuple):
 
 
 class DhalionState(NamedTuple):
-    """The windows of the present interval, the last action, and the record of earlier ones."""
+    """The last windows of the deployment, the last action, and the record of earlier ones."""
 
     topology: Topology
     windows: tuple[Snapshot, ...] = ()
@@ -138,9 +141,9 @@ class Dhalion(PolicyKnobs):
         )
         if t < due - 1e-6:
             return state, Decision(now, {"rule": f"looks again at t = {due:g} s"})
-        since = t - self.decision_interval_s + 1e-6
-        calm = tuple(s for s in state.windows if s.t > since and not s.downtime_s)
-        state = state._replace(windows=(snapshot,), looked_at=t)
+        calm = tuple(s for s in whole_epochs(state.windows, self.decision_interval_s) if not s.downtime_s)
+        since = t - max(self.decision_interval_s, _LONGEST_EPOCHS_S)
+        state = state._replace(windows=tuple(s for s in state.windows if s.t > since), looked_at=t)
         if not calm:
             return state, Decision(now, {"rule": "nothing measured"})
         pressed = self.pressures(state.topology, calm)
@@ -186,18 +189,26 @@ class Dhalion(PolicyKnobs):
             shares = [p for s in calm if (p := self._pressure(topology, s, name)) is not None]
             share = fmean(shares) if shares else 0.0
             found[name] = share if share > self.min_back_pressure else 0.0
-            if found[name] <= self.base_back_pressure and not self._loaded(topology, calm, name):
-                found[name] = 0.0
+        loaded = {name: self._loaded(calm, name) for name, share in found.items() if share}
+        idle_up_to = 1.0 if any(loaded.values()) else self.base_back_pressure
+        found |= {name: 0.0 for name, full in loaded.items() if not full and found[name] <= idle_up_to}
         for source in topology.sources:
             if held := self._held(topology, calm, source):
                 starter, share = held
                 found[source], found[starter] = 0.0, max(found[starter], share)
+            elif found[source] and not self._busy(calm, source):
+                found[source] = 0.0  # the engine paces it
         return found
 
-    def _loaded(self, topology: Topology, calm: tuple[Snapshot, ...], name: str) -> bool:
-        """Return whether an operator is busy, or records wait at it."""
+    def _loaded(self, calm: tuple[Snapshot, ...], name: str) -> bool:
+        """Return whether an operator is busy, or records wait at it as a rule."""
         metrics = [m for s in calm if (m := s.operators.get(name)) is not None]
-        return bool(metrics) and (fmean(_busiest(m) for m in metrics) >= self.uneven or self._waits(metrics[-1]))
+        return bool(metrics) and (self._busy(calm, name) or 2 * sum(map(self._waits, metrics)) > len(metrics))
+
+    def _busy(self, calm: tuple[Snapshot, ...], name: str) -> bool:
+        """Return whether the busiest instance of an operator has hardly any time left."""
+        shares = [_busiest(m) for s in calm if (m := s.operators.get(name)) is not None]
+        return bool(shares) and fmean(shares) >= self.uneven
 
     def _waits(self, m: OperatorMetrics) -> bool:
         return m.backlog > self.idle_s * (m.true_rate or math.inf) * m.parallelism

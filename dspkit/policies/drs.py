@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..core import ArgumentError, Decision, KnobError, PolicyKnobs, Snapshot, Topology, knob
 from ..core.queueing import sojourn
-from ._measurements import DeploymentRun
+from ._measurements import Attained, DeploymentRun, commits_knob
 from .ds2 import demands, instant
 
 RATES = ("true", "observed")
@@ -111,6 +111,7 @@ class DRSState(NamedTuple):
     topology: Topology
     run: DeploymentRun = DeploymentRun()
     rate: float | None = None  # records/s
+    attained: Attained = Attained()
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class DRS(PolicyKnobs):
         30.0, "part of this time that is not counted", low=0.0, high=3600.0, unit="s", pace="duration"
     )
     rate_change: float = knob(0.1, "relative change of the rate that requires a new decision", low=0.01, high=1.0)
+    commits: str = commits_knob()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,7 +158,7 @@ class DRS(PolicyKnobs):
         """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         now, t = snapshot.deployment, snapshot.t
         run = state.run.watch(snapshot, self.warm_up_s, 3 * self.running_s)
-        state, whole = state._replace(run=run), self.running_s - self.warm_up_s
+        state, whole = state._replace(run=run, attained=state.attained.after(snapshot)), self.running_s - self.warm_up_s
         if run.snapshot is None or run.measured_s < whole - 1e-6:
             return state, Decision(now, {"rule": f"measured {run.measured_s:g} of {whole:g} s"})
         seen, rate = run.snapshot, run.snapshot.source_rate
@@ -166,7 +168,8 @@ class DRS(PolicyKnobs):
         why: dict[str, Any] = {"rule": "decides", "rate": rate, "latency": late, "target": self.target_latency_s}
         if known and late is not None and late <= self.target_latency_s:
             return state, Decision(now, {**why, "rule": "latency is met"})
-        demand, mu = demands(state.topology, seen), self._rates(seen)
+        share = state.attained.share if self.commits == "measured" and self.rates == "true" else 1.0
+        demand, mu = demands(state.topology, seen), self._rates(seen, share)
         names = [n for n in state.topology.order if demand[n] is not None and (mu[n] or not demand[n])]
         silent = [n for n in state.topology.order if n not in names]
         arrivals = [demand[n] or 0.0 for n in names]
@@ -181,17 +184,21 @@ class DRS(PolicyKnobs):
         wanted = state.topology.clip(dict(zip(names, k, strict=True)))
         why |= {"arrivals": dict(zip(names, arrivals, strict=True)), f"{self.rates} rate": mu}
         why |= {"expected time": network_time(arrivals, rates, k, rate), "recommended": wanted}
+        if share < 1:
+            why["busy at most"] = round(share, 4)
         if silent:
             why["no data"] = silent
         if (total := sum(wanted.values())) > spare:
             why["too few slots"] = f"{total} just to keep up, of {spare}"
         return state._replace(rate=rate), Decision(now.scaled(wanted), why)
 
-    def _rates(self, seen: Snapshot) -> dict[str, float | None]:
+    def _rates(self, seen: Snapshot, share: float) -> dict[str, float | None]:
         """Return records/s of one instance; practically infinite if its busy time is below the clock's resolution."""
         found: dict[str, float | None] = dict.fromkeys(seen.deployment.parallelism)
         for n, m in seen.operators.items():
-            found[n] = m.true_rate if self.rates == "true" else m.processing_rate / m.parallelism
+            found[n] = m.processing_rate / m.parallelism
+            if self.rates == "true":
+                found[n] = m.true_rate and m.true_rate * share
             if self.rates == "true" and instant(m):
                 found[n] = 1e12
         return found

@@ -7,6 +7,9 @@
 | $o_j[\\lambda_o]^*$ | `demand` times selectivity: the output that keeps up with the sources |
 | $\\pi_i$ | the parallelism of operator i |
 
+An engine that drains and commits at the end of each epoch loses time that true rates do not show. It is measured while
+the job falls behind, and true rates are reduced by it (`commits="ignored"` is the paper's).
+
 Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
 if the edges carry the same records, wrong otherwise); of the authors' program, that a change counts only if some
 operator grows, or shrinks by two or more (`minor_changes=False`). Not taken at all: rounding up upstream operators
@@ -23,6 +26,7 @@ from typing import ClassVar, NamedTuple
 
 from ..core import Decision, Deployment, Edge, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
 from ..core import demands as propagated
+from ._measurements import Attained, commits_knob
 
 
 class DS2State(NamedTuple):
@@ -34,6 +38,7 @@ class DS2State(NamedTuple):
     resting: int = 0
     recommendations: tuple[dict[str, int], ...] = ()
     ratios: tuple[float, ...] = ()
+    attained: Attained = Attained()
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class DS2(PolicyKnobs):
         infinite=True,
         source="DS2's target rate ratio, infinite by default",
     )
+    commits: str = commits_knob()
 
     def init(self, topology: Topology, seed: int = 0) -> DS2State:
         """Return the initial state, as described in `dspkit.Policy`."""
@@ -84,20 +90,25 @@ class DS2(PolicyKnobs):
         """Return the next state and the decision for one window, as described in `dspkit.Policy`."""
         now = snapshot.deployment
         if state.last_deployment is not None and state.last_deployment != now:
-            state = DS2State(state.topology, counted_at=state.counted_at, resting=self.warm_up_windows)
-        state = state._replace(last_deployment=now)
+            state = DS2State(
+                state.topology, counted_at=state.counted_at, resting=self.warm_up_windows, attained=state.attained
+            )
+        state = state._replace(last_deployment=now, attained=state.attained.after(snapshot))
         if 0 <= snapshot.t - state.counted_at < self.decision_interval_s - 1e-6:
             return state, Decision(now, {"policy interval ends at": state.counted_at + self.decision_interval_s})
         state = state._replace(counted_at=snapshot.t)
         if state.resting:
             return state._replace(resting=state.resting - 1), Decision(now, {"warm up": state.resting})
         demand = demands(state.topology, snapshot, self.edges)
-        wanted, unknown = self._recommend(state.topology, snapshot, demand)
+        share = state.attained.share if self.commits == "measured" else 1.0
+        wanted, unknown = self._recommend(state.topology, snapshot, demand, share)
         why = {
             "demand": {n: round(d, 6) for n, d in demand.items() if d is not None},
             "true rate": {n: m.true_rate for n, m in snapshot.operators.items()},
             "recommended": wanted,
         }
+        if share < 1:
+            why["busy at most"] = round(share, 4)
         if unknown:
             why["no data"] = unknown
         if len(unknown) == len(wanted):  # an interval without data is ignored
@@ -124,7 +135,7 @@ class DS2(PolicyKnobs):
         return self.scale_sources or bool(topology.upstream(name))
 
     def _recommend(
-        self, topology: Topology, snapshot: Snapshot, demand: dict[str, float | None]
+        self, topology: Topology, snapshot: Snapshot, demand: dict[str, float | None], share: float
     ) -> tuple[dict[str, int], list[str]]:
         """Return the parallelism that each operator needs, and the operators without data."""
         wanted, unknown = dict(snapshot.deployment.parallelism), []
@@ -133,7 +144,7 @@ class DS2(PolicyKnobs):
             if metrics is None or t is None or (t > 0 and not metrics.true_rate and not instant(metrics)):
                 unknown.append(name)
             elif self._scales(topology, name):
-                wanted |= topology.clip({name: t / metrics.true_rate if t and metrics.true_rate else 0.0})
+                wanted |= topology.clip({name: t / (metrics.true_rate * share) if t and metrics.true_rate else 0.0})
         return wanted, unknown
 
 

@@ -35,7 +35,7 @@ from ..core import (
 from ..placement import Application, Downtime, Limits, Network, Problem, Replication, Solution, Weights, solve
 from ..placement.replication.control import FIRST
 from ._managers import delay, freeze_tables, known_nodes
-from ._measurements import ChangeCost, LearnsChangeCost, change_cost_knob
+from ._measurements import ChangeCost, LearnsChangeCost, change_cost_knob, commits_knob
 from .odp import PeriodRates, on_nodes
 from .on_demand import placed
 
@@ -107,6 +107,7 @@ class EDRP(LearnsChangeCost):
     sync_s: float = knob(6.0, "t_syn: time that any change takes", low=0.0, high=600.0, unit="s", source="prototype")
     spawn_s: float = knob(0.5, "t_s: time to start a replica", low=0.0, high=600.0, unit="s", source="thesis")
     change_cost: str = change_cost_knob()
+    commits: str = commits_knob()
     branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
     ties: str = knob(
         "stay",
@@ -206,7 +207,7 @@ class EDRP(LearnsChangeCost):
         pins = {o: n for o, n in self.pinned.items() if o in names and n in nodes}
         replication = Replication(
             [min(self.max_parallelism, topology[n].max_parallelism) for n in names],
-            [state.measured.rates.get(n, math.inf) for n in names],
+            state.measured.speeds(topology, self.commits),
             source_rate_per_s={n: load[n] for n in topology.sources},
         )
         state_bytes = [self.state_bytes.get(n, 0.0) for n in names]

@@ -14,7 +14,8 @@ an operator that is overloaded now gets R' at each mid-term tick, because a fail
 
 On S4 queues drop, so that A shows the load. Under back-pressure A would be what the operator takes, and L never above
 1: there the load is what would arrive without it (`load="arrivals"` is the paper's), and p1 the latest rate of a
-replica, as the first windows of a live job are its slowest (`capacity`). If the snapshot has instances, the fullest
+replica, as the first windows of a live job are its slowest (`capacity`), reduced by the time that replicas lose at
+commits (`commits`). If the snapshot has instances, the fullest
 replica decides: its share of what the operator processed takes the place of 1/n.
 """
 
@@ -29,7 +30,7 @@ from ..core import ArgumentError, Decision, FrozenMap, PolicyKnobs, Snapshot, To
 from ..core.validation import mapping, number
 from ..etp import held_back
 from ..forecasting import markov
-from ._measurements import arrivals, load_knob, shares
+from ._measurements import Attained, arrivals, commits_knob, load_knob, shares
 
 NAMES = ("underloaded", "balanced", "overloaded")
 U, B, O = markov.U, markov.B, markov.O
@@ -52,6 +53,7 @@ class FissionState(NamedTuple):
     topology: Topology
     ticks: tuple[int, int] = (0, 0)  # short-term and mid-term ticks so far
     operators: Mapping[str, OperatorHistory] = FrozenMap()
+    attained: Attained = Attained()
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Fission(PolicyKnobs):
         source="benchmarked once",
     )
     load: str = load_knob()
+    commits: str = commits_knob()
     events_per_s: Mapping[str, float] = field(default_factory=FrozenMap)
 
     def __post_init__(self) -> None:
@@ -141,11 +144,15 @@ class Fission(PolicyKnobs):
         )
         short, mid = ticks[0] != state.ticks[0], self.mid_term and ticks[1] != state.ticks[1]
         arriving, pressed = arrivals(snapshot, self.load), held_back(snapshot)
+        attained = state.attained.after(snapshot)
+        share = attained.share if self.commits == "measured" else 1.0
         seen = {
-            n: self._sample(n, state.operators.get(n, OperatorHistory()), snapshot, arriving.get(n, 0.0), pressed)
+            n: self._sample(
+                n, state.operators.get(n, OperatorHistory()), snapshot, arriving.get(n, 0.0), pressed, share
+            )
             for n in state.topology.order
         }
-        loads = {n: _load(s.events, s.replica_s, s.p1) for n, s in seen.items()}
+        loads = {n: _load(s.events, s.replica_s, s.p1, share) for n, s in seen.items()}
         if short:
             seen = {n: self._classify(s, loads[n]) for n, s in seen.items()}
         expected = self._predict(seen, snapshot.window_s) if mid else {}
@@ -157,6 +164,8 @@ class Fission(PolicyKnobs):
             if after != now[name]:
                 wanted[name] = after
                 why.setdefault(rule, {})[name] = f"{change:+d}"
+        if share < 1:
+            why["busy at most"] = round(share, 4)
         if short:
             why["load"] = {n: round(load, 4) for n, load in loads.items() if load is not None}
             why["state"] = {n: NAMES[s.state] for n, s in seen.items() if s.state is not None}
@@ -164,12 +173,11 @@ class Fission(PolicyKnobs):
             why["expected"] = {n: NAMES[state] for n, (state, _) in expected.items()}
             why["chance of U, B, O"] = {n: [round(p, 4) for p in e] for n, (_, e) in expected.items()}
         target = snapshot.deployment.scaled(state.topology.clip({**now, **wanted})) if wanted else snapshot.deployment
-        return FissionState(state.topology, (ticks[0], ticks[1]), FrozenMap(seen)), Decision(
-            target, why or {"rule": "measures"}
-        )
+        after = FissionState(state.topology, (ticks[0], ticks[1]), FrozenMap(seen), attained)
+        return after, Decision(target, why or {"rule": "measures"})
 
     def _sample(
-        self, name: str, seen: OperatorHistory, snapshot: Snapshot, arriving: float, pressed: bool
+        self, name: str, seen: OperatorHistory, snapshot: Snapshot, arriving: float, pressed: bool, share: float
     ) -> OperatorHistory:
         """Add one window's events and capacity; an operator without metrics or without a known rate has no state."""
         if (metrics := snapshot.operators.get(name)) is None:
@@ -180,7 +188,7 @@ class Fission(PolicyKnobs):
             p1 = metrics.true_rate
         arrived = arriving * snapshot.window_s + (metrics.backlog if self.count_backlog else 0.0)
         replica_s = snapshot.window_s / max(shares(metrics))
-        load, history = _load(arrived, replica_s, p1), seen.history
+        load, history = _load(arrived, replica_s, p1, share), seen.history
         if load is not None:
             history = (history + bytes([self._state(load)]))[-self._samples(snapshot.window_s) :]
         return seen._replace(p1=p1, events=seen.events + arrived, replica_s=seen.replica_s + replica_s, history=history)
@@ -223,8 +231,8 @@ class Fission(PolicyKnobs):
         return 0, seen, ""
 
 
-def _load(arrived: float, replica_s: float, p1: float | None) -> float | None:
-    """Return L = A / (n p1) over several samples: 0 without events, None without p1."""
+def _load(arrived: float, replica_s: float, p1: float | None, share: float) -> float | None:
+    """Return L = A / (n p1 share) over several samples: 0 without events, None without p1."""
     if replica_s <= 0 or (arrived and p1 is None):
         return None
-    return arrived / (replica_s * p1) if p1 else 0.0
+    return arrived / (replica_s * p1 * share) if p1 else 0.0

@@ -51,6 +51,7 @@ from ..placement import (
 from ..placement.coordinates import DelaySpace
 from ..placement.distributed_storm import executors_problem
 from ._managers import delay, freeze_tables, known_nodes
+from ._measurements import Attained, commits_knob
 
 METHODS = ("exact", *HEURISTICS)
 UNIT_S = 1e-3  # the thesis's R_i = 1 ms
@@ -64,6 +65,7 @@ class PeriodRates(NamedTuple):
     offered: Mapping[str, float] = FrozenMap()  # records at each source since the last decision
     seconds: float = 0.0
     space: DelaySpace = DelaySpace()
+    attained: Attained = Attained()
 
     def watch(self, topology: Topology, snapshot: Snapshot) -> PeriodRates:
         """Return the measurements with one more window."""
@@ -78,11 +80,17 @@ class PeriodRates(NamedTuple):
             FrozenMap(offered),
             self.seconds + snapshot.window_s,
             self.space.watch(snapshot.delays) if snapshot.delays else self.space,
+            self.attained.after(snapshot),
         )
 
     def again(self) -> PeriodRates:
         """Begin a new period."""
         return self._replace(offered=FrozenMap(), seconds=0.0)
+
+    def speeds(self, topology: Topology, commits: str) -> list[float]:
+        """Return the records/s of one instance of each operator, less the time lost at commits if it is "measured"."""
+        share = self.attained.share if commits == "measured" else 1.0
+        return [self.rates.get(n, math.inf) * share for n in topology.order]
 
     def loads(self, topology: Topology) -> tuple[dict[str, float], dict[Edge, float]]:
         """Return the records/s of each operator and edge: mean source rates, times selectivities (1 if unknown)."""
@@ -435,6 +443,7 @@ class ODRP(PlannedPlacement):
     needs: ClassVar[frozenset[str]] = frozenset({"parallelism", "placement"})
     cost: float = knob(0.0, "weight of the cost, of which an instance has 1 (w_c)", low=0.0, high=1.0)
     max_parallelism: int = knob(3, "replicas of an operator at most", low=1, high=8, source="k_i, thesis: 3")
+    commits: str = commits_knob()
     branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
 
     def weights(self) -> Weights:
@@ -463,7 +472,7 @@ class ODRP(PlannedPlacement):
         )
         replication = Replication(
             [min(self.max_parallelism, topology[n].max_parallelism) for n in topology.order],
-            [measured.rates.get(n, math.inf) for n in topology.order],
+            measured.speeds(topology, self.commits),
             source_rate_per_s={n: load[n] for n in topology.sources},
         )
         return Problem(app, self._network(nodes, measured.space), self._pins(nodes), replication)

@@ -28,8 +28,14 @@ JOBS = {  # what the backend of each recording can change
     "waiting": frozenset({"parallelism"}),
     "burning": frozenset({"parallelism"}),
     "cluster": frozenset({"parallelism", "workers", "placement"}),
+    "almost": frozenset({"parallelism"}),
+    "yahoo": frozenset({"parallelism"}),
+    "tweets": frozenset({"parallelism"}),
 }
-STEP_S = 10.0  # the load trebles: one instance of flat_map processes 1,000 of 1,800 lines/s
+SLOW = {"yahoo": {"parse", "store"}, "tweets": {"stop_words", "dictionary", "count"}, "almost": {"flat_map", "count"}}
+STEP_S = (
+    10.0  # the load trebles or more, beyond what one instance of the operators in SLOW, or else flat_map, processes
+)
 WITHIN_S = 30.0  # 15 windows: the time after it in which a policy has to ask for more
 SECONDS = 120.0
 NO_SCALER = {  # what policies that do not promise to keep up say instead
@@ -42,9 +48,13 @@ NO_SCALER = {  # what policies that do not promise to keep up say instead
 PLACERS = {"distributed_storm", "traffic_aware", "odp"}  # they decide where instances run, not how many there are
 
 
+Recording = tuple[History, frozenset[str], set[str]]  # run, what its backend can change, operators that are too slow
+
+
 @pytest.fixture(scope="module", params=JOBS)
-def job(request: Any) -> tuple[History, frozenset[str]]:
-    return History.load(RECORDED / f"{request.param}.parquet"), JOBS[request.param]
+def job(request: Any) -> Recording:
+    name = request.param
+    return History.load(RECORDED / f"{name}.parquet"), JOBS[name], SLOW.get(name, {"flat_map"})
 
 
 class _Able:
@@ -62,21 +72,22 @@ def _played(policy: Any, history: History) -> list[tuple[Snapshot, Decision]]:
     return played
 
 
-def test_the_recorded_jobs_are_overloaded(job: tuple[History, frozenset[str]]) -> None:
-    """Throughput stays below the load for good, because of one operator, and nothing is changed."""
-    history, _ = job
+def test_the_recorded_jobs_are_overloaded(job: Recording) -> None:
+    """Throughput stays below the load for good, because of these operators, and nothing is changed."""
+    history, _, slow = job
     last = [step.snapshot for step in history[-20:]]
-    assert sum(s.throughput for s in last) < 0.7 * sum(s.source_rate for s in last)
-    assert last[-1].lag > last[0].lag + 10_000
+    almost = history[0].snapshot.deployment.parallelism.get("flat_map") == 2
+    assert sum(s.throughput for s in last) < (0.98 if almost else 0.7) * sum(s.source_rate for s in last)
+    assert last[-1].lag > last[0].lag + (500 if almost else 10_000)
     busiest = [max(s.operators, key=lambda n: s.operators[n].utilisation) for s in last]
-    assert set(busiest) == {"flat_map"}
+    assert set(busiest) <= slow
     assert len({step.snapshot.deployment for step in history}) == 1
 
 
 @pytest.mark.parametrize("name", policies.available())
-def test_a_live_job_that_falls_behind_gets_more_instances(name: str, job: tuple[History, frozenset[str]]) -> None:
-    """Within fifteen windows of the step, the operator that is too slow gets more; or `why` has a reason."""
-    history, knobs = job
+def test_a_live_job_that_falls_behind_gets_more_instances(name: str, job: Recording) -> None:
+    """Within fifteen windows of the step, an operator that is too slow gets more; or `why` has a reason."""
+    history, knobs, slow = job
     policy: Any = policies.get(name)().live(SECONDS).suited(knobs)
     if needs_of(policy) - knobs:  # the loop refuses it before the job starts
         with pytest.raises(PolicyError, match=f"cannot change .*{min(needs_of(policy) - knobs)}"):
@@ -98,11 +109,20 @@ def test_a_live_job_that_falls_behind_gets_more_instances(name: str, job: tuple[
     wishes = [
         s.t
         for s, d in played
-        if s.t > STEP_S and d.deployment.parallelism["flat_map"] > s.deployment.parallelism["flat_map"]
+        if s.t > STEP_S and any(d.deployment.parallelism[n] > s.deployment.parallelism[n] for n in slow)
     ]
     why = {f"{s.t:g}": dict(d.why) for s, d in played[-3:]}
     assert wishes, f"never; last: {why}"
-    assert wishes[0] <= STEP_S + WITHIN_S
+    assert wishes[0] <= max(STEP_S, history[0].snapshot.t) + WITHIN_S
+
+
+def test_true_rates_alone_do_not_show_what_is_lost_at_commits() -> None:
+    """The papers' reading of DS2 and fission leaves the job as it is, and its log grows by 8,000 lines."""
+    history = History.load(RECORDED / "almost.parquet")
+    for policy, acts in ((DS2(), True), (Fission().live(SECONDS), True), (DS2(commits="ignored"), False)):
+        wishes = [s.t for s, d in _played(policy, history) if d.deployment != s.deployment]
+        assert bool(wishes) == acts, (policy.name, wishes)
+    assert history[-1].snapshot.lag - history[0].snapshot.lag > 8000
 
 
 @pytest.mark.parametrize("name", ["waiting", "burning"])  # the cluster's workers still start then

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from dspkit import Deployment, OperatorMetrics, Plant, Simulator, Snapshot, Topology, apps, etp, run, workload
 from dspkit.core import InstanceMetrics
-from dspkit.policies._measurements import arrivals, fullest, mean_use, shares, uses
+from dspkit.policies._measurements import Attained, arrivals, fullest, mean_use, shares, uses, whole_epochs
 from dspkit.policies.dhalion import SKEW, UP, Dhalion
 from dspkit.policies.elastic_storm import ElasticStorm
 from dspkit.policies.elysium import Elysium, Joint
@@ -64,6 +65,54 @@ def test_demand_takes_the_place_of_arrivals_under_back_pressure_only() -> None:
     assert arrivals(_held(2.0), "arrivals") == {"read": 1800.0, "work": 900.0, "sink": 900.0}
     free = replace(_held(2.0, offered=900.0), source_rates={"read": 9999.0})  # whatever the sources are offered
     assert arrivals(free)["work"] == 900.0
+
+
+def _epochs(lags: list[float], busy: tuple[float, ...] = (0.97, 0.95, 0.96, 0.97, 0.5)) -> list[Snapshot]:
+    """Epochs of five windows: in the last one the job drains and commits. `lags` are those at the ends of epochs."""
+    made = []
+    for epoch, (before, after) in enumerate(pairwise([lags[0], *lags])):
+        for i, share in enumerate(busy):
+            seen = _held(2.0 * (epoch * len(busy) + i + 1), taken=1000 * share)
+            lag = before + (after - before) * (i + 1) / len(busy)
+            made.append(replace(seen, lag=lag, commit_s=0.2 if i == len(busy) - 1 else 0.0))
+    return made
+
+
+def test_the_time_that_a_full_operator_loses_at_the_ends_of_epochs_is_measured() -> None:
+    attained = Attained()
+    for i, snapshot in enumerate(_epochs([2000.0, 4000.0, 6000.0])):
+        attained = attained.after(snapshot)
+        assert attained.share == (
+            1.0 if i < 9 else pytest.approx(0.87)
+        )  # the lag is the same all through the first epoch
+    for snapshot in _epochs([5000.0, 4000.0], (0.6, 0.6, 0.6, 0.6, 0.2)):  # it keeps up: no operator is full
+        attained = attained.after(replace(snapshot, t=snapshot.t + 30))
+    assert attained.share == pytest.approx(0.87)
+
+
+def test_nothing_is_lost_where_no_epoch_ends_or_the_job_keeps_up() -> None:
+    grows = _epochs([2000.0, 4000.0, 6000.0])
+    for windows in (
+        [replace(s, commit_s=0.0) for s in grows],
+        [replace(s, downtime_s=0.1) for s in grows],
+        _epochs([100.0, 200.0, 300.0]),  # less than a second's worth waits
+        _epochs([9000.0, 6000.0, 3000.0]),
+    ):
+        attained = Attained()
+        for snapshot in windows:
+            attained = attained.after(snapshot)
+        assert attained.share == 1.0
+    idle = Attained()
+    for snapshot in _epochs([2000.0, 4000.0, 6000.0], (0.2, 0.2, 0.2, 0.2, 0.1)):  # something else holds the job up
+        idle = idle.after(snapshot)
+    assert idle.share == 0.5
+
+
+def test_a_mean_is_taken_over_whole_epochs() -> None:
+    windows = _epochs([2000.0, 4000.0, 6000.0])[:-2]
+    assert [s.t for s in whole_epochs(windows, 6.0)] == [18.0, 20.0, 22.0, 24.0, 26.0]
+    assert len(whole_epochs(windows, 11.0)) == 10
+    assert len(whole_epochs(windows[:7], 6.0)) == 3  # one end only: how long an epoch is is not known
 
 
 def _linear() -> tuple[Topology, Plant]:
