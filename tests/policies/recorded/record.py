@@ -6,8 +6,8 @@ Word count on local Spark, one instance per operator, never rescaled: 600 lines/
 many, of which one instance of `flat_map` can do 1,000. In `waiting` its millisecond per line is a wait, as for an
 external server; in `burning` it is work on a core; `cluster` is `waiting` on two workers of a standalone cluster, which
 the job names and counts. `almost` is `waiting` after DS2, without regard to commits, has given `flat_map` a second
-instance: the two would do 1,940 lines/s of 1,800, were it not for the end of each epoch, at which they wait (the file is of
-a run whose step came after 30 s). Windows of two seconds, commits every ten.
+instance: the two would do 1,940 lines/s of 1,800, were it not for the end of each epoch, at which they wait (in the
+file the step came after 30 s). Windows of two seconds, commits every ten.
 
 `yahoo` and `tweets` are the same for Yahoo's benchmark (1,000 events/s, then 4,500) and the tweet pipeline with
 branches (300 tweets/s, then 1,600), recorded on 2026-11-20 with two cores, shared with others (load average 10 to 25).
