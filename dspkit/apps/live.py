@@ -368,7 +368,7 @@ def rehearse(
 
     from ..spark.dataflow.exchange import Edge
     from ..spark.dataflow.watermarks import with_timers
-    from ..spark.dead_letters import DeadLetters
+    from ..spark.dead_letters import DeadLetters, own_copy
 
     live = app.as_live().live
     assert live is not None
@@ -391,10 +391,10 @@ def rehearse(
                 made: Iterable[Any] = given
             elif function.stateful:
                 mine: dict[Any, Any] = {}
-                made = list(function.run(with_timers(name, function, given, mine), mine) or ())
+                made = [own_copy(out) for out in function.run(with_timers(name, function, given, mine), mine) or ()]
                 known.setdefault(name, {}).update(mine)
             else:
-                made = function.run(iter(given)) or ()
+                made = map(own_copy, function.run(iter(given)) or ())
             for out in made:
                 if isinstance(out, DeadLetters):
                     raise out.errors[0]

@@ -65,7 +65,7 @@ class Guarded:
     def _made(self, batch: pa.RecordBatch, bad: list[tuple[pa.RecordBatch, Exception]]) -> Iterator[Any]:
         given = iter([batch])
         try:
-            made = [self._declared(out) for out in self.run(given) or ()]
+            made = [self._declared(own_copy(out)) for out in self.run(given) or ()]
         except Exception as error:
             if batch.num_rows <= 1:
                 bad.append((batch, error))
@@ -93,6 +93,27 @@ class Guarded:
             return out
         batch = as_declared(batch, self.schema)
         return batch if name is None else (name, batch)
+
+
+def own_copy(out: Any) -> Any:
+    """Return an output of a function in memory of its own: the function may fill its arrays again for the next one.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> numbers = np.zeros(2)
+    >>> given = pa.RecordBatch.from_arrays([pa.array(numbers)], names=["x"])
+    >>> kept, numbers[0] = own_copy(given), 7.0
+    >>> given.to_pydict(), kept.to_pydict()
+    ({'x': [7.0, 0.0]}, {'x': [0.0, 0.0]})
+    """
+    import pyarrow as pa
+
+    if isinstance(out, tuple) and len(out) == 2:
+        return out[0], own_copy(out[1])
+    if not isinstance(out, pa.RecordBatch):  # an error, which is reported where it is sent
+        return out
+    return pa.ipc.read_record_batch(out.serialize(), out.schema)
 
 
 def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:

@@ -290,13 +290,20 @@ def as_schema(schema: Any) -> pa.Schema | None:
     if not isinstance(schema, pa.Schema):
         raise SchemaError(f"schema {given!r}", expected="'word string, n int64' or an Arrow schema", fix="rewrite it")
     for field in schema:
-        if field.name.startswith("_") or pa.types.is_dictionary(field.type):
+        if field.name.startswith("_") or any(map(pa.types.is_dictionary, _within(field.type))):
             raise SchemaError(
                 f"column {field.name!r} of {field.type}",
                 expected="a name without a leading underscore, and a type other than dictionary",
                 fix="rename it, or send the values themselves",
             )
     return schema.remove_metadata()
+
+
+def _within(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type and all types of its parts."""
+    yield kind
+    for i in range(kind.num_fields):
+        yield from _within(kind.field(i).type)
 
 
 def as_type(kind: Any) -> pa.DataType:

@@ -241,6 +241,30 @@ def test_what_is_no_error_of_a_record_still_ends_the_job(function: Any, tmp_path
         _sent(arrow(function, WHOLE, on_error="bad"), tmp_path, _batches(["1", "2"], 2), outputs)
 
 
+def refills(batches: Iterator[Any]) -> Iterator[Any]:
+    numbers = np.zeros(3)
+    for batch in batches:
+        for text in batch.column("text").to_pylist():
+            numbers[:] = int(text)
+            yield pa.RecordBatch.from_arrays([pa.array(numbers)], names=["x"])  # Arrow does not copy it
+
+
+def test_what_a_function_sends_stays_as_it_was_when_it_fills_its_array_again() -> None:
+    function = arrow(refills, "x float64", on_error="bad")
+    found = [out.column("x").to_pylist() for out in function.run(iter(_batches(["1", "2", "3"], 3)))]
+    assert found == [[1.0] * 3, [2.0] * 3, [3.0] * 3]
+    seen = []
+
+    def notes(batches: Iterator[Any]) -> Iterator[Any]:
+        seen.extend(x for batch in batches for x in batch.column("x").to_pylist())
+        yield from ()
+
+    topology, functions = Topology.chain("read", "make", "note"), {"make": arrow(refills, "x float64")}
+    whole = apps.Live(functions | {"note": arrow(notes)}, live.texts, "id int64, text string", dict, {}, (10, 20))
+    apps.rehearse(apps.App("mine", topology, live=whole), [live.texts(np.arange(1, 3), None)], instances=1)
+    assert seen == [1.0] * 3 + [2.0] * 3
+
+
 GRAPH = Topology(("read", "parse", "next", "bad"), (("read", "parse"), ("parse", "next"), ("parse", "bad")))
 
 

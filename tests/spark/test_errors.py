@@ -67,6 +67,9 @@ def test_a_schema_that_is_none_is_refused(schema: Any) -> None:
         as_schema(schema)
     with pytest.raises(SchemaError, match="dictionary"):
         as_schema(pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))]))
+    for within in (pa.list_, lambda kind: pa.struct({"a": kind}), lambda kind: pa.map_(pa.string(), kind)):
+        with pytest.raises(SchemaError, match="dictionary"):  # a frame does not carry the words of one
+            as_schema(pa.schema([("words", within(pa.dictionary(pa.int32(), pa.string())))]))
 
 
 def test_sources_and_settings_that_do_not_fit_are_refused_before_spark_starts() -> None:

@@ -298,6 +298,15 @@ def test_keys_and_state_that_cannot_be_are_refused_before_spark_starts(function:
         plan.functions(CHAIN, made, sources)
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.list_(pa.binary_view()), pa.run_end_encoded(pa.int32(), pa.int8())]
+)
+def test_columns_that_arrow_cannot_part_by_key_are_refused_before_spark_starts(kind: pa.DataType) -> None:
+    sources = {"read": TraceSource(workload.Constant(1), schema=pa.schema({"id": pa.int64(), "more": kind}))}
+    with pytest.raises(SchemaError, match=r"column 'more' of .* for the keyed operator 'count'"):
+        plan.functions(CHAIN, {"count": keyed(same, key="id", state="int64")}, sources)
+
+
 @pytest.mark.parametrize("key", ["", (), ("a", "a"), 7, None, ("a", 7), ("a", "value")])
 def test_a_key_that_is_none_is_refused(key: Any) -> None:
     with pytest.raises(SchemaError, match="key"):

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -357,6 +358,18 @@ def _stored(sink: SqlSink, folder: Path, batch: pa.RecordBatch) -> dict[str, lis
     for _ in range(2):  # the second time it is there already
         sink.publish("w", 0, made.token, [file])
     return {name: sorted(map(repr, column)) for name, column in sink.newest("w", 10).to_pydict().items()}
+
+
+def test_rows_for_a_sink_stay_as_they_were_when_a_function_fills_its_array_again(tmp_path: Path) -> None:
+    numbers, made = np.zeros(2), state.begin_epoch(tmp_path, 0, (1, 1))
+    SinkMark("w", -1, -1).write(tmp_path, 1)
+    staging = Staging(tmp_path, made, 1, 0, pa.schema({"x": pa.float64()}))
+    for value in (1.0, 2.0):
+        numbers[:] = value
+        staging.write(pa.RecordBatch.from_arrays([pa.array(numbers)], names=["x"]))  # Arrow does not copy it
+    staging.commit()
+    (file,) = staged(tmp_path, made, 1)
+    assert pa.Table.from_batches(file.batches()).column("x").to_pylist() == [1.0, 1.0, 2.0, 2.0]
 
 
 def test_postgresql_holds_each_value_exactly(postgres: str, tmp_path: Path) -> None:

@@ -283,11 +283,27 @@ def _keyed(
                 )
             kinds[sender] = schema.field(key).type
             check_key(key, kinds[sender], name)
+            _check_parted(schema, name)
         if len(set(kinds.values())) > 1:
             named = {sender: str(kind) for sender, kind in kinds.items()}
             raise SchemaError(
                 f"key {key!r} of types {named} at {name!r}", expected="one type", fix="cast the key before it is sent"
             )
+
+
+def _check_parted(columns: pa.Schema, name: str) -> None:
+    """Raise an error if Arrow cannot select the records of single keys, as an edge to a keyed operator does."""
+    import pyarrow as pa
+
+    for field in columns:
+        try:
+            pa.array([], field.type).take(pa.array([], pa.int64()))
+        except pa.ArrowException:
+            raise SchemaError(
+                f"column {field.name!r} of {field.type} for the keyed operator {name!r}",
+                expected="a type of which Arrow selects single values",
+                fix="cast it before it is sent, as string_view to string",
+            ) from None
 
 
 def stages(

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...core.files import make_folder, write_atomically
 from ..dataflow.state import Plan, incomplete, seal, synchronise, unseal
+from ..dead_letters import own_copy
 from ..errors import CheckpointError, SchemaError, SinkError
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ class Staging:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
-        self._waiting.append(batch)
+        self._waiting.append(own_copy(batch))
         self._rows += batch.num_rows
         self._waiting_rows += batch.num_rows
         self._bytes += batch.nbytes
