@@ -31,6 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci"))
+import kernels
 import workspace
 from environment import Environment, remove, run, say
 
@@ -49,7 +50,8 @@ def lab(here: Environment, args: list[str]) -> None:
     workspace.settings(here.venv)
     workspace.layout(Path(here.variables()["JUPYTERLAB_WORKSPACES_DIR"]))
     options = browser() + ["--allow-root", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={here.root}"]
-    options += [f"--LabApp.default_url={workspace.URL}", "--LabApp.extension_manager=readonly", *args]
+    options += [f"--LabApp.default_url={workspace.URL}", "--LabApp.extension_manager=readonly"]
+    options += ["--ContentsManager.pre_save_hook=dspkit.report.notebook.keep_language", *args]
     say(f"starting JupyterLab on {workspace.INDEX}; Ctrl-C ends it")
     become(here, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", *options)
 
@@ -62,6 +64,17 @@ def app(here: Environment, args: list[str]) -> None:
     options += [f"--ContentsManager.hide_globs={name}" for name in ("__pycache__", ".*", "*spark*")]
     say("starting Voilà on the notebooks; Ctrl-C ends it")
     become(here, "-m", "voila", here.root / "notebooks", *options, *args)
+
+
+def compile_kernels(here: Environment) -> None:
+    """Compile the simulator if its sources have changed: else the first Start in a notebook would wait for that."""
+    stamp = here.places()[0] / "kernels"
+    if stamp.exists() and stamp.read_text() == kernels.sources():
+        return
+    say("compiling the simulator, once for this version: some 20 s")
+    code, _ = run([here.python, here.root / ".ci" / "kernels.py"], here.variables(), here.root)
+    if code == 0:  # else the first run compiles what it needs
+        stamp.write_text(kernels.sources())
 
 
 def loopback_only(args: list[str]) -> None:
@@ -142,8 +155,10 @@ def main(command: str, args: list[str]) -> None:
             fuzzer(here)
         if command in modules:
             say(f"{command}: python {' '.join(modules[command])}")
-            become(here, *modules[command])
-        elif command != "setup":
+            become(here, *modules[command])  # which does not return
+        if command in ("setup", "lab", "app"):
+            compile_kernels(here)
+        if command != "setup":
             {"lab": lab, "app": app, "lint": lint}[command](here, args)
     else:
         print(__doc__)

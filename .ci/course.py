@@ -1,10 +1,12 @@
 """The notebooks as one course: `python .ci/course.py` writes the index and, below each title, links to the neighbours.
 
 The description of a notebook is in its metadata: {"dspkit": {"learn": "one line", "minutes": 15, "after": ["00"]}}. A
-picture notebooks/images/NAME_N.png is shown below the N-th view, for readers without a kernel (on a code host, say).
-This script needs only the standard library.
+picture notebooks/images/NAME_N.png becomes the stored output of the cell with the N-th view, for readers without a
+kernel (on a code host, say): a run of the cell replaces it. Notebooks are written exactly as Jupyter saves them: then
+opening one changes nothing. This script needs only the standard library.
 """
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 INDEX = NOTEBOOKS / "README.md"
 NAV = "course"  # the id of the cell, and the tag that keeps it out of reports
-PICTURE = "code-host"  # the tag of cells with a picture of a view
+CAPTION = "The view as it looks after a run, without its controls. Run the cell for the live one."
 VIEWS = ("Compare(", "EtpPicker(", "Explorer(", "Lesson(", "Live(", "Sensitivity(", "TopologyView(", "TwoDays(")
 
 HEAD = """# The notebooks
@@ -30,7 +32,7 @@ Every view with sliders shows its own code and the settings that reproduce it. *
 pages of sliders without code. Only 02, 14 and the live sections at the end of some others need Spark, which brings its own Java; on Binder everything is
 installed already.
 
-Without a kernel, the pictures below the views show how they look.
+Without a kernel, pictures stand in the place of the views.
 """  # noqa: E501
 
 
@@ -76,22 +78,33 @@ def cell(name: str, source: list[str], tag: str) -> dict:
     return {"cell_type": "markdown", "id": name, "metadata": {"tags": [tag]}, "source": source}
 
 
+def stored(picture: Path) -> list[dict]:
+    """Return a picture of a view, with its caption, as the output of a cell that has not run in this file."""
+    image = base64.b64encode(picture.read_bytes()).decode()
+    shown = {"image/png": image, "text/plain": [CAPTION]}
+    caption = {"text/markdown": [f"*{CAPTION}*"], "text/plain": [CAPTION]}
+    return [{"data": data, "metadata": {}, "output_type": "display_data"} for data in (shown, caption)]
+
+
 def written(name: str, notebooks: dict[str, dict]) -> dict:
-    """Return the notebook with its navigation, and a picture below each view that has one."""
+    """Return the notebook with its navigation, and no output but a picture in the cell of each view that has one."""
     notebook = notebooks[name]
-    tags = {NAV, PICTURE}
-    bare = [c for c in notebook["cells"] if not tags & set(c["metadata"].get("tags", ()))]
+    bare = [c for c in notebook["cells"] if NAV not in c["metadata"].get("tags", ())]
     cells, views = [bare[0], cell(NAV, navigation(name, notebooks), NAV)], 0
     for each in bare[1:]:
+        if each["cell_type"] == "code":
+            each = {**each, "execution_count": None, "outputs": []}
+            if any(view in "".join(each["source"]) for view in VIEWS):
+                views += 1
+                if (picture := NOTEBOOKS / "images" / f"{name}_{views}.png").exists():
+                    each["outputs"] = stored(picture)
         cells.append(each)
-        source = "".join(each["source"])
-        if each["cell_type"] == "code" and any(view in source for view in VIEWS):
-            views += 1
-            picture = f"images/{name}_{views}.png"
-            if (NOTEBOOKS / picture).exists():
-                words = f"![The view above after it has started, without its controls]({picture})"
-                cells.append(cell(f"picture-{views}", [words], PICTURE))
     return {**notebook, "cells": cells}
+
+
+def text_of(notebook: dict) -> str:
+    """Return the file as Jupyter writes it."""
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main(check: bool = False) -> int:
@@ -101,7 +114,7 @@ def main(check: bool = False) -> int:
     notebooks = {path.stem: json.loads(text) for path, text in texts.items()}
     wanted = {INDEX: index(notebooks)}
     for path in found:
-        wanted[path] = json.dumps(written(path.stem, notebooks), indent=1, ensure_ascii=False) + "\n"
+        wanted[path] = text_of(written(path.stem, notebooks))
     stale = [p for p, text in wanted.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
     for path in stale:
         print(f"{'stale' if check else 'written'}: {path.relative_to(NOTEBOOKS.parent)}")

@@ -27,7 +27,7 @@ P = TypeVar("P", bound=type)
 
 _GUARDS = ("Bounded", "Cooldown", "Predictive", "RescaleBudget")  # they wrap another policy
 _REQUESTS = ("ScaleIn", "ScaleOut")  # requests for machines to policies that act on demand
-_FUNCTIONS = ("available", "get", "register", "table", "unregister")
+_FUNCTIONS = ("available", "get", "group", "outlook", "register", "table", "unregister")
 
 
 def available() -> dict[str, type[Policy]]:
@@ -64,6 +64,62 @@ def get(name: str) -> type[Policy]:
         if isinstance(name, str) and name in {info.name for info in pkgutil.iter_modules(__path__)}:
             import_part(f".{name}", __name__)  # which says what is missing
         raise
+
+
+GROUPS = ("scales", "places", "scales and places", "acts on request", "decides nothing")
+
+
+def group(policy: Any) -> str:
+    """Return what a policy, or a class of policies, decides: one of GROUPS.
+
+    Parameters
+    ----------
+    policy : Policy or type
+        The policy.
+
+    Examples
+    --------
+    >>> [group(get(name)) for name in ("ds2", "odp", "odrp", "stela", "static")]
+    ['scales', 'places', 'scales and places', 'acts on request', 'decides nothing']
+    """
+    needs = needs_of(policy)
+    if hasattr(policy, "ask"):
+        return GROUPS[3]
+    if "parallelism" in needs or "workers" in needs:
+        return GROUPS[2] if "placement" in needs or hasattr(policy, "places") else GROUPS[0]
+    return GROUPS[1] if "placement" in needs else GROUPS[4]
+
+
+def outlook(policy: Policy, duration_s: float) -> str:
+    """Return why a policy will not act by itself in a run of this length; "" if it may.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy with its knobs.
+    duration_s : float
+        Length of the run in seconds.
+
+    Examples
+    --------
+    >>> outlook(get("flink_autoscaler")(), 900)
+    'flink_autoscaler collects metrics for 900 s before it decides (metrics_window_s): this run of 900 s is too short.'
+    >>> outlook(get("ds2")(), 900)
+    ''
+    """
+    kind = group(policy)
+    if kind == GROUPS[4]:
+        return f"{policy.name} decides nothing: move the parallelism yourself."
+    if kind == GROUPS[3] and not getattr(policy, "requests", ()):
+        return f"{policy.name} acts only on request: press Scale out or Scale in."
+    waits = {name: getattr(policy, name, 0.0) for name in ("metrics_window_s", "scale_out_after_s", "running_s")}
+    name = max(waits, key=lambda each: waits[each])
+    if waits[name] >= duration_s:
+        return (
+            f"{policy.name} collects metrics for {waits[name]:g} s before it decides ({name}): "
+            f"this run of {duration_s:g} s is too short."
+        )
+    return ""
 
 
 def register(cls: P) -> P:

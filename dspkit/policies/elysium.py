@@ -208,6 +208,7 @@ class Elysium(PolicyKnobs):
     """
 
     name: ClassVar[str] = "elysium"
+    main_knobs: ClassVar[tuple[str, ...]] = ("scale_out_above", "scale_in_below", "decision_interval_s")
     needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[str] = "elysium"
     paper_run_s: ClassVar[float] = 1200.0

@@ -194,6 +194,7 @@ class HPA(HorizontalScaler):
     """
 
     name: ClassVar[str] = "hpa"
+    main_knobs: ClassVar[tuple[str, ...]] = ("target_utilisation", "decision_interval_s", "scale_in_stabilisation_s")
     needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[str] = "k8s2024hpa"
     metric: ClassVar[str] = "use of a core"

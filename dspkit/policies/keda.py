@@ -43,6 +43,7 @@ class KEDA(HorizontalScaler):
     """
 
     name: ClassVar[str] = "keda"
+    main_knobs: ClassVar[tuple[str, ...]] = ("lag_threshold", "decision_interval_s", "scale_in_stabilisation_s")
     needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[tuple[str, ...]] = ("keda", "k8s2024hpa")
     metric: ClassVar[str] = "lag"

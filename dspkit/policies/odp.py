@@ -169,7 +169,7 @@ class PlannedPlacement(PolicyKnobs):
         0.0,
         "time between further plans; 0: after a failure or a change from outside alone",
         low=0.0,
-        high=300.0,
+        high=3600.0,
         unit="s",
         pace="duration",
         source="thesis: 0",

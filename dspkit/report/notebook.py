@@ -35,8 +35,9 @@ def execute(
     """Execute the notebook at `path` in a new kernel of this Python, in its folder; return it with its outputs.
 
     `timeout_s` bounds each cell. `extra` are the sources of additional cells, such as a reader's clicks:
-    `button.click()`. `smoke` sets DSPKIT_SMOKE=1, with which notebooks run small examples. An error in a cell, one
-    caught in an Output widget, a traceback on stderr, and a view with an error line each raise a NotebookError.
+    `button.click()`. `smoke` runs small examples: it applies the replacements in the metadata of cells, and sets
+    DSPKIT_SMOKE=1. An error in a cell, one caught in an Output widget, a traceback on stderr, and a view with an error
+    line each raise a NotebookError.
     """
     try:
         from nbclient.exceptions import CellControlSignal, CellExecutionError, CellTimeoutError, DeadKernelError
@@ -48,6 +49,9 @@ def execute(
             str(error), expected="the packages of the notebooks", fix="pip install 'dspkit[notebooks]'"
         ) from error
     path, notebook = Path(path).absolute(), read_notebook(path)
+    if smoke:
+        for cell in notebook.cells:
+            cell.source = smoke_source(cell)
     own = len(notebook.cells)
     notebook.cells += [new_code_cell(source) for source in extra]  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory(prefix="dspkit-kernel-") as scratch:
@@ -80,6 +84,20 @@ def execute(
     return notebook
 
 
+def smoke_source(cell: NotebookNode) -> str:
+    """Return a cell's source with the replacements of its metadata, {"dspkit": {"smoke": [[old, new], ...]}}."""
+    source = str(cell.source)
+    for old, new in cell.metadata.get("dspkit", {}).get("smoke", ()):
+        if source.count(old) != 1:
+            raise NotebookError(
+                f"{old!r} {source.count(old)} times in a cell",
+                expected="exactly one place for a smoke replacement",
+                fix=f"correct the metadata of this cell:\n{source}",
+            )
+        source = source.replace(old, new)
+    return source
+
+
 def read_notebook(path: str | Path) -> NotebookNode:
     """Return the notebook at `path`, without executing it."""
     import nbformat
@@ -97,6 +115,17 @@ def read_notebook(path: str | Path) -> NotebookNode:
             fix="open it in JupyterLab to see what is wrong",
         ) from error
     return notebook
+
+
+def keep_language(model: Mapping[str, Any], **_: Any) -> None:
+    """Save a notebook without the version of this Python, so that opening one from a checkout does not change it.
+
+    `make lab` gives this to JupyterLab as ContentsManager.pre_save_hook.
+    """
+    if model.get("type") == "notebook" and model.get("content"):
+        metadata = model["content"]["metadata"]
+        if "name" in metadata.get("language_info", {}):
+            metadata["language_info"] = {"name": metadata["language_info"]["name"]}
 
 
 def plain_text(text: str) -> str:
@@ -169,7 +198,7 @@ def _error(path: Path, at: int | None, own: int, cell: NotebookNode | None, trou
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 _PICTURES = ("image/svg+xml", "image/png", "image/jpeg", "image/gif", "image/webp")
-_LEFT_OUT = {"course", "code-host"}  # tags of cells for notebooks only: navigation, images of views
+_LEFT_OUT = {"course"}  # tags of cells for notebooks only: navigation
 _HEADING = re.compile(r"<h([12])>(.*?)</h\1>", re.DOTALL)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from html import escape
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +19,8 @@ import ipywidgets as w
 from .. import workload
 from ..apps import App
 from ..core import Knob, knobs_of
+from ..core.references import resolve
+from ..policies import group
 from ..policies.on_demand import ScaleIn, ScaleOut
 from ..simulator import VARIANTS, variant
 from ..workload import Workload
@@ -77,26 +81,140 @@ class Errors:
 
 
 WIDE = {"description_width": "132px"}
-ROOM = {"width": "330px"}
+ROOM = {"width": "330px", "max_width": "100%"}
+
+
+class _Exact:
+    """Mixin of controls that a browser draws on a grid: the exact value stays until a person moves the control.
+
+    noUiSlider rounds each value to a step, counted from the least one, and sends the result back although no hand has
+    touched anything. A message that says no more than where our own value is drawn is therefore not a move.
+    """
+
+    _from_browser = False
+
+    def _place(self, value: float) -> float:
+        """Return where the browser draws a value, on its own scale."""
+        return value
+
+    def _on_grid(self, value: float) -> bool:
+        steps = (self._place(value) - self.min) / self.step  # type: ignore[attr-defined]
+        return abs(steps - round(steps)) < 1e-6
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the browser sends, unless it is only our own value, rounded."""
+        told = sync_data.get("value")
+        if isinstance(told, int | float):
+            places = self._place(told), self._place(self.value)
+            near = max(self.step * (0.5 + 1e-6), 1e-9 * (self.max - self.min))  # type: ignore[attr-defined]
+            if abs(places[0] - places[1]) <= near:
+                sync_data = {name: value for name, value in sync_data.items() if name != "value"}
+            elif isinstance(told, float):
+                sync_data = {**sync_data, "value": _clean(told)}
+        self._from_browser = True
+        try:
+            super().set_state(sync_data)  # type: ignore[misc]
+        finally:
+            self._from_browser = False
+
+    def _step_to(self, value: float) -> float:
+        """Return a step whose grid has this value on it."""
+        return float(self.step)  # type: ignore[attr-defined]
+
+    def _refit(self, change: Any) -> None:
+        """Draw a value that code has set where it is: the readout would show the nearest step."""
+        if not self._from_browser and not self._on_grid(change["new"]):
+            self.step = self._step_to(change["new"])
+
+
+class IntSlider(_Exact, w.IntSlider):  # type: ignore[misc]
+    """A slider of whole numbers."""
+
+
+class FloatSlider(_Exact, w.FloatSlider):  # type: ignore[misc]
+    """A slider of real numbers."""
+
+    def _step_to(self, value: float) -> float:
+        if step := _nice_step(self.min, self.max, value):
+            return step
+        way = value - self.min
+        return float(way / max(1, round(way / self.step)))
+
+
+class FloatLogSlider(_Exact, w.FloatLogSlider):  # type: ignore[misc]
+    """A slider of real numbers on a logarithmic scale."""
+
+    def _place(self, value: float) -> float:
+        return math.log10(value) if value > 0 else -math.inf
+
+    def _step_to(self, value: float) -> float:
+        """Return a step of about a hundredth of a decade."""
+        way = math.log10(value) - self.min
+        return float(way / round(way / 0.01)) if way >= 0.01 else 0.01
+
+
+def _clean(value: float) -> float:
+    """Return a value without the noise of a browser's arithmetic, which sends 0.9999999999999999 for 1.
+
+    >>> _clean(0.9999999999999999), _clean(279999.9999999999), _clean(1e-4)
+    (1.0, 280000.0, 0.0001)
+    """
+    return float(f"{value:.12g}")
+
+
+def _nice_step(low: float, high: float, value: float) -> float | None:
+    """Return the largest round step of which both `low` and `value` are multiples.
+
+    It is at most a fiftieth of the range, and None if less than a thousandth of it would be needed.
+
+    >>> _nice_step(0.0, 86400.0, 900.0), _nice_step(1.0, 600.0, 15.0), _nice_step(0.0, 1.0, 1e-4)
+    (100.0, 1.0, None)
+    """
+    ten = math.floor(math.log10((high - low) / 50))
+    for step in (digit * 10.0**exponent for exponent in (ten, ten - 1, ten - 2) for digit in (5.0, 2.0, 1.0)):
+        ways = low / step, value / step
+        if (high - low) / 1000 <= step <= (high - low) / 50 and all(abs(way - round(way)) < 1e-9 for way in ways):
+            return float(f"{step:.6g}")
+    return None
+
+
+LONGEST = 1000  # whole numbers that a slider has room for; for more there is a box
 
 
 def slider(low: float, high: float, value: float, name: str, help: str, **more: Any) -> Any:
-    """Return a slider of whole numbers if both ends are whole, else of reals; logarithmic if the ends are far apart."""
+    """Return a slider of whole numbers if both ends are whole, else of reals; logarithmic if the ends are far apart.
+
+    A value that no round step of a slider reaches, or a wide range of whole numbers, gets a box to type into.
+    """
     options = dict(description=name, tooltip=help, style=WIDE, layout=ROOM, **more)
     if isinstance(low, int) and isinstance(high, int):
-        return w.IntSlider(min=low, max=high, value=value, **options)
+        if high - low > LONGEST:
+            return w.BoundedIntText(min=low, max=high, value=value, **options)
+        return _fitted(IntSlider(min=low, max=high, value=value, **options))
     if low > 0 and high / low > 1000:
         ends = {"min": math.log10(low), "max": math.log10(high)}
-        way = math.log10(value) - ends["min"]
-        step = way / round(way / 0.01) if way >= 0.01 else 0.01  # the value is on a step: browsers go to the next one
-        return w.FloatLogSlider(value=value, step=step, readout_format=".3g", **ends, **options)
-    step = 10 ** math.floor(math.log10((high - low) / 50))
-    return w.FloatSlider(min=low, max=high, value=value, step=step, readout_format=".3g", **options)
+        made = FloatLogSlider(value=value, step=0.01, readout_format=_READOUT, **ends, **options)
+        made.step = made._step_to(value)
+        return _fitted(made)
+    step = _nice_step(low, high, value)
+    if step is None:
+        typed = 10.0 ** math.floor(math.log10(abs(value))) if value else (high - low) / 1000
+        options.pop("continuous_update", None)
+        return w.BoundedFloatText(min=low, max=high, value=value, step=typed, **options)
+    return _fitted(FloatSlider(min=low, max=high, value=value, step=step, readout_format=_READOUT, **options))
+
+
+_READOUT = ".7"  # seven digits without trailing zeros
+
+
+def _fitted(made: Any) -> Any:
+    made.observe(made._refit, "value")
+    return made
 
 
 def read_control(widget: Any) -> Any:
-    """Return the value of a control, rounded: browsers send 0.9999999999999999 for a slider at 1."""
-    return round(widget.value, 10) if isinstance(widget.value, float) else widget.value
+    """Return the value of a control, without the noise of a browser's arithmetic."""
+    return _clean(widget.value) if isinstance(widget.value, float) else widget.value
 
 
 Ranges = Mapping[str, tuple[float, float]]  # ends of sliders by a knob's name, or by its unit where it has no ends
@@ -120,16 +238,18 @@ def control(knob: Knob, ranges: Ranges = MappingProxyType({})) -> Any | None:
     if low is None or high is None or not math.isfinite(high - low):
         return None
     whole = isinstance(low, int) and isinstance(high, int)
-    value = min(max(knob.value, low), high)
-    return slider(low, high, int(value) if whole else value, name, help)
+    low, high = min(low, knob.value), max(high, knob.value)  # `ranges` may be narrower than the knob
+    return slider(int(low), int(high), knob.value, name, help) if whole else slider(low, high, knob.value, name, help)
 
 
 class Panel:
     """Widgets for all knobs of `thing`, a frozen dataclass.
 
     `changed(new)` is called with the new dataclass, or `failed(error)` if its values are inconsistent.
-    `names` are the knobs that are shown, all if it is left out; `ranges` are ends for those that have none. A policy
-    that can be asked for machines gets buttons for that; `now()` is the time at which they ask.
+    `names` are the knobs that are shown, all if it is left out; `ranges` are ends for those that have none. With `fold`
+    all but the main ones are folded away. `defaults` has the values of the reset buttons, if they are not those of the
+    class. A policy that can be asked for machines gets buttons for that; `now()` is the time at which they ask. Only
+    what a person moved is changed: all other values stay as exact as they were given.
     """
 
     def __init__(
@@ -141,20 +261,68 @@ class Panel:
         ranges: Ranges = MappingProxyType({}),
         names: Collection[str] | None = None,
         note: bool = True,
+        fold: bool = True,
+        defaults: Any = None,
         allow: Callable[[Any], None] = lambda request: None,
     ):
         """`allow(request)` raises if the machines that are asked for are not available."""
         self.thing, self._changed, self._failed, self._now, self._allow = thing, changed, failed, now, allow
-        self._controls = {
-            k.name: c
-            for k in knobs_of(thing)
-            if (names is None or k.name in names) and (c := control(k, ranges)) is not None
-        }
-        for widget in self._controls.values():
-            widget.observe(self._turn, "value")
+        self._moved: dict[str, Any] = {}  # values of controls that a person moved, and that are not in `thing` yet
+        self._defaults = {k.name: k.value for k in knobs_of(type(thing) if defaults is None else defaults)}
+        self._knobs, self._controls, self._resets = {}, {}, {}
+        for k in knobs_of(thing):
+            if (names is None or k.name in names) and (made := control(k, ranges)) is not None:
+                self._knobs[k.name], self._controls[k.name] = k, made
+                made.observe(partial(self._turn, k.name), "value")
         said = (type(thing).__doc__ or "").strip().partition("\n")[0]
-        words = [w.HTML(f'<div style="line-height:1.3">{escape(said)}</div>', layout=ROOM)] if note else []
-        self.view = w.VBox([*words, *(self._buttons() if hasattr(thing, "ask") else ()), *self])
+        about = f"<br><small>{escape(origin(thing))}</small>" if hasattr(thing, "step") else ""
+        words = [w.HTML(f'<div style="line-height:1.3">{plain(said)}{about}</div>', layout=ROOM)] if note else []
+        first = main_knobs(thing, self._controls) if fold else tuple(self._controls)
+        self._rest = [name for name in self._controls if name not in first]
+        self.fold: Any = None
+        if self._rest:
+            self.fold = w.Accordion(children=(w.VBox(),), titles=(f"{len(self._rest)} more knobs",), layout=ROOM)
+            self.fold.observe(self._unfold, "selected_index")
+        self.view = w.VBox(
+            [
+                *words,
+                *(self._buttons() if hasattr(thing, "ask") else ()),
+                *map(self._row, first),
+                *([self.fold] if self.fold else []),
+            ]
+        )
+
+    def _unfold(self, change: Any) -> None:
+        """Fill the fold when it is opened first: most people never open it."""
+        if change["new"] is not None and not self.fold.children[0].children:
+            self.fold.children[0].children = tuple(map(self._row, self._rest))
+
+    def _row(self, name: str) -> Any:
+        """Return a knob's control with a line about it, and a button that takes its default back."""
+        knob, default = self._knobs[name], self._defaults[name]
+        origin = f", {knob.source}" if knob.source else ""
+        said = f"{knob.help}{f' ({knob.unit})' if knob.unit else ''}. Default {_shown(default)}{origin}."
+        said = said[:1].upper() + said[1:]
+        words = w.HTML(
+            f'<small style="line-height:1.25;display:block;opacity:.75">{plain(said)}</small>',
+            layout={"flex": "1 1 auto", "margin": "0 2px 4px 8px"},
+        )
+        button = w.Button(icon="undo", tooltip=f"{name.replace('_', ' ')}: back to {_shown(default)}",
+                          layout={"width": "32px", "height": "24px", "flex": "0 0 32px", "padding": "0"})  # fmt: skip
+        button.on_click(lambda _: self.reset(name))
+        self._resets[name] = button
+        self._show_reset(name)
+        line = w.HBox([words, button], layout={"width": "330px", "max_width": "100%"})
+        return w.VBox([self._controls[name], line], layout=ROOM)
+
+    def _show_reset(self, name: str) -> None:
+        if name in self._resets:
+            value = self._moved.get(name, getattr(self.thing, name))
+            self._resets[name].layout.visibility = "hidden" if value == self._defaults[name] else "visible"
+
+    def reset(self, name: str) -> None:
+        """Put a knob back to its default, as its button does."""
+        self._controls[name].value = self._defaults[name]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._controls.values())
@@ -163,6 +331,9 @@ class Panel:
         return self._controls[name]
 
     def close(self) -> None:
+        """Close the view, and the controls that were never unfolded."""
+        if self.fold and not self.fold.children[0].children:
+            self.fold.children[0].children = tuple(self._controls[name] for name in self._rest)
         close(self.view)
 
     def ask(self, request: Any) -> None:
@@ -188,13 +359,82 @@ class Panel:
         self.asking = (machines, *buttons)
         return [machines, w.HBox(buttons)]
 
-    def _turn(self, _: Any) -> None:
+    def _turn(self, name: str, _: Any) -> None:
+        """Change the knob whose control was moved, with those that were moved before and did not fit until now."""
+        self._moved[name] = read_control(self._controls[name])
         try:
-            self.thing = replace(self.thing, **{name: read_control(c) for name, c in self._controls.items()})
+            self.thing = replace(self.thing, **self._moved)
         except Exception as error:  # a policy's own checks may raise anything
             self._failed(error)
         else:
+            self._moved.clear()
             self._changed(self.thing)
+        self._show_reset(name)
+
+
+FEW = 5  # knobs that are shown without a fold
+MAIN = 3  # knobs that are shown above it
+
+
+def main_knobs(thing: Any, names: Collection[str]) -> tuple[str, ...]:
+    """Return the knobs to show first: those that the class names in `main_knobs`, else its first three."""
+    if len(names) <= FEW:
+        return tuple(names)
+    chosen = [name for name in getattr(type(thing), "main_knobs", ()) if name in names]
+    return tuple(chosen or list(names)[:MAIN])
+
+
+def origin(policy: Any) -> str:
+    """Return what a policy decides, and the first author and the year of its work.
+
+    >>> from dspkit.policies.ds2 import DS2
+    >>> origin(DS2())
+    'Scales. Kalavri and others, 2018.'
+    """
+    decides = f"{group(policy).capitalize()}."
+    if not getattr(policy, "reference", None):
+        return decides
+    work = resolve(policy)[0].fields
+    first, *others = work["author"].split(" and ")
+    name = first.strip("{}") if first.startswith("{") else first.partition(",")[0]
+    return f"{decides} {name}{' and others' if others else ''}, {work['year']}."
+
+
+_WORDS = (
+    (r"\lceil", "⌈"), (r"\rceil", "⌉"), (r"\cdot", "·"), (r"\beta", "β"), (r"\mu", "μ"), (r"\lambda", "λ"),
+    (r"\rho", "ρ"), (r"\alpha", "α"), (r"\max", "max"), (r"\le", "≤"), (r"\ge", "≥"), ("_{max}", "<sub>max</sub>"),
+)  # fmt: skip
+
+
+def plain(text: str) -> str:
+    r"""Return a docstring's sentence as HTML: formulas and code as a browser shows them.
+
+    >>> plain("`a_b` grows if $R > \\beta R_{\\max}$")
+    '<code>a_b</code> grows if <i>R &gt; β R<sub>max</sub></i>'
+    """
+
+    def formula(found: re.Match[str]) -> str:
+        said = found[1]
+        for tex, sign in _WORDS:
+            said = said.replace(tex, sign)
+        said = re.sub(r"_(\w)", r"<sub>\1</sub>", said)
+        return f"<i>{said}</i>"
+
+    said = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+    return re.sub(r"\$([^$]+)\$", formula, said)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a person writes it.
+
+    >>> _shown(900.0), _shown(1e-4), _shown(True), _shown(math.inf)
+    ('900', '0.0001', 'yes', 'infinite')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "infinite" if math.isinf(value) else f"{value:.12g}"
+    return str(value)
 
 
 def replace_former(view: Any, box: Any) -> None:
@@ -326,7 +566,8 @@ class Loads:
 
     def _show(self, shape: Workload | None) -> None:
         former = self._panel
-        made = Panel(shape, self._changed, self._failed, ranges=self._ranges) if shape is not None else None
+        same: Any = dict(ranges=self._ranges, defaults=shape)
+        made = Panel(shape, self._changed, self._failed, **same) if shape is not None else None
         self._panel, self._knobs.children = made, (made.view,) if made is not None else ()
         if former is not None:
             former.close()
@@ -353,9 +594,8 @@ class Plants:
         self._app, self._name, self._base = app, name, variant(app.plant, name)
         former = self._panel
         ranges: Ranges = {"pause_s": (0.0, 120.0), "trigger_s": (0.1, 10.0), "batch_overhead_s": (0.0, 2.0)}
-        self._panel = Panel(
-            replace(self._base, **changes), self._turned, self._failed, names=_CHANGEABLE, note=False, ranges=ranges
-        )
+        own: Any = dict(names=_CHANGEABLE, note=False, fold=False, ranges=ranges, defaults=self._base)
+        self._panel = Panel(replace(self._base, **changes), self._turned, self._failed, **own)
         self._fold.children = (self._panel.view,)
         self._fold.titles = ("Knobs of the plant",)
         self.pick.value = name

@@ -17,6 +17,7 @@ from ..apps import App
 from ..core import ArgumentError, Backend, BackendError, FrozenMap, History, Policy, Topology
 from ..core.policy import needs_of
 from ..experiment import SIDES, application_of, changed_parts, label_of
+from ..policies import outlook
 from ..policies.on_demand import Request, ScaleOut
 from ..workload import Workload
 from .controls import ROOM, WIDE, Loads, Plants, carried, close, read_control, slider
@@ -112,7 +113,8 @@ class View(RunView):
             show_plot(self.chart_of_load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
         deciding = settings.policy.name
         said = f"{deciding} decides: a move holds until its next decision" if deciding != "static" else ""
-        self.hint.value = f"<small>{said}</small>"
+        said = outlook(settings.policy, settings.windows * settings.window_s) or said
+        self.hint.value = f"<small>{escape(said)}</small>"
 
 
 class Explorer(Live):

@@ -1,71 +1,20 @@
 """Notebooks as a person uses them: a real JupyterLab, a real kernel, a real browser."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-import workspace
-from tiny import listens, wait_for
+from real_lab import IDLE, ROOT, run_all
+from tiny import wait_for
 
-ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "screenshots"
 # The Explorer's chart, its only one with four rows: its points so far.
 POINTS = """() => [...document.querySelectorAll('.dspkit .js-plotly-plot')]
     .filter(p => p.layout && p.layout.yaxis4).map(p => p.data[0].x.length)[0] || 0"""
 
-IDLE = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"  # the kernel
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def _command():
-    """The README's own `make lab`, if these tests run in its environment."""
-    if Path(sys.prefix) == ROOT / ".venv":
-        return [sys.executable, str(ROOT / "dev.py"), "lab", "--no-browser"]
-    options = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
-    return [sys.executable, "-m", "jupyterlab", *options, f"--LabApp.default_url={workspace.URL}"]
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """The address that `make lab` prints."""
-    home = tmp_path_factory.mktemp("lab")
-    env = {**os.environ, "DSPKIT_HOME": str(home)}
-    workspace.layout(home / "LAB_WORKSPACES")
-    env |= {f"JUPYTER{part}_DIR": str(home / part) for part in ("LAB_SETTINGS", "LAB_WORKSPACES", "_CONFIG")}
-    server = subprocess.Popen(
-        _command(),
-        cwd=ROOT,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    said, bare = [], {path: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
-    try:
-        for line in server.stdout:
-            said.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*token=\w+", line):
-                threading.Thread(target=server.stdout.read, daemon=True).start()  # a full pipe would stop it
-                wait_for(lambda: listens(found[0].split("/lab")[0]))  # it says so a moment before it does
-                yield found[0]
-                break
-        else:
-            pytest.fail("no address printed:\n" + "".join(said))
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(120)  # it ends its kernels first
-        server.stdout.close()
-        for path, content in bare.items():  # JupyterLab saves by itself: notebooks stay without outputs
-            if path.read_bytes() != content:
-                path.write_bytes(content)
 
 
 @pytest.fixture(scope="module")
@@ -91,19 +40,9 @@ HEIGHTS = """frames => new Promise(done => {
 })"""
 
 
-def _run_all(page, url):
-    """The notebook in the lab, and start all its cells; return the condition under which its kernel is idle."""
-    page.goto(url + "&reset")
-    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=240_000)
-    page.wait_for_function(IDLE, timeout=240_000)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
-    return IDLE
-
-
 def _open(page, url, first="Start"):
     """The same once the button with this text, or the first slider, is there."""
-    _run_all(page, url)
+    run_all(page, url)
     waited = _button(page, first) if first else page.locator(".dspkit .widget-slider").first
     waited.wait_for(timeout=240_000)
     waited.scroll_into_view_if_needed()
@@ -368,7 +307,7 @@ def test_notebook_01_in_the_lab(url, page, page_errors):
 def test_notebook_06_in_the_lab(url, page, page_errors):
     """The sensitivity page: a slider moved by keyboard is another run, and the map marks it."""
     page.set_viewport_size({"width": 1500, "height": 1320})
-    idle = _run_all(page, url.replace("00_start", "06_markov"))
+    idle = run_all(page, url.replace("00_start", "06_markov"))
     _button(page, "Sweep").wait_for(timeout=240_000)
     page.wait_for_function(idle, timeout=240_000)
     view = page.locator(".dspkit").first
@@ -392,7 +331,7 @@ def test_notebook_06_in_the_lab(url, page, page_errors):
 def test_notebook_07_in_the_lab(url, page, page_errors):
     """A slider of the first lesson changes the answer; the Explorer runs ELYSIUM, which changes nodes as well."""
     page.set_viewport_size({"width": 1500, "height": 1320})
-    idle = _run_all(page, url.replace("00_start", "07_elysium"))
+    idle = run_all(page, url.replace("00_start", "07_elysium"))
     page.wait_for_timeout(5_000)
     page.wait_for_function(idle, timeout=240_000)
     view = page.locator(".dspkit").first

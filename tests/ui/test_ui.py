@@ -619,4 +619,4 @@ def test_every_control_of_every_view_has_a_label_and_a_tooltip():
     for view in views:
         controls = [c for c in _inside(view) if isinstance(c, labelled)]
         assert controls
-        assert [c for c in controls if not (c.description and c.tooltip)] == []
+        assert [c for c in controls if not ((c.description or getattr(c, "icon", "")) and c.tooltip)] == []

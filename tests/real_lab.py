@@ -1,0 +1,71 @@
+"""A real JupyterLab for tests with a browser."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import workspace
+from tiny import listens, wait_for
+
+ROOT = Path(__file__).parents[1]
+IDLE = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"  # the kernel
+
+
+def _command():
+    """The README's own `make lab`, if these tests run in its environment."""
+    if Path(sys.prefix) == ROOT / ".venv":
+        return [sys.executable, str(ROOT / "dev.py"), "lab", "--no-browser"]
+    options = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
+    return [sys.executable, "-m", "jupyterlab", *options, f"--LabApp.default_url={workspace.URL}"]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """The address that `make lab` prints."""
+    home = tmp_path_factory.mktemp("lab")
+    env = {**os.environ, "DSPKIT_HOME": str(home)}
+    workspace.layout(home / "LAB_WORKSPACES")
+    env |= {f"JUPYTER{part}_DIR": str(home / part) for part in ("LAB_SETTINGS", "LAB_WORKSPACES", "_CONFIG")}
+    server = subprocess.Popen(
+        _command(),
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    said, bare = [], {path: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
+    try:
+        for line in server.stdout:
+            said.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*token=\w+", line):
+                threading.Thread(target=server.stdout.read, daemon=True).start()  # a full pipe would stop it
+                wait_for(lambda: listens(found[0].split("/lab")[0]))  # it says so a moment before it does
+                yield found[0]
+                break
+        else:
+            pytest.fail("no address printed:\n" + "".join(said))
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(120)  # it ends its kernels first
+        server.stdout.close()
+        for path, content in bare.items():  # JupyterLab saves by itself: notebooks stay without outputs
+            if path.read_bytes() != content:
+                path.write_bytes(content)
+
+
+def run_all(page, url):
+    """The notebook in the lab, and start all its cells; return the condition under which its kernel is idle."""
+    page.goto(url + "&reset")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=240_000)
+    page.wait_for_function(IDLE, timeout=240_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    return IDLE
