@@ -10,6 +10,9 @@
     bench   time the claims we make         lint    check style, formatting, types and prose
     fuzz    feed the parsers of others' files mutated input, ten minutes each (ARGS="markdown --seconds 60")
     reproduce  make the papers' tables again, and docs/reproduction.md of them (--only stela; some 25 minutes)
+    docs    run the examples of the how-to pages (--no-examples: not), and build the site strictly into build/site
+    picture  film the moving picture of the README
+    release  build and check what is released, up to the upload
     jar     compile the Spark part's Java again (needs a JDK of 17 or newer)
     setup   make or repair .venv, no more   clean   remove what these commands made; keep runs/ and reports/
     lock    resolve constraints.txt again (--upgrade: to the newest versions)
@@ -145,6 +148,9 @@ def main(command: str, args: list[str]) -> None:
         "reproduce": ["-m", "reproduction", *args],
         "jar": ["-c", "from dspkit.spark.runtime.java import build; print(build(), 'is built')", *args],
         "lock": [".ci/lock.py", *args],
+        "docs": [".ci/website.py", *args],
+        "picture": [".ci/picture.py", *args],
+        "release": [".ci/release.py", *args],
         "fuzz": ["tests/fuzz.py", *args],
     }
     if command == "clean":

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dspkit import policies
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "data" / "README.md"])
 README = (ROOT / "README.md").read_text()
@@ -23,17 +21,6 @@ def test_the_example_prints_what_the_readme_shows():
         exec(code, {})
     assert printed.getvalue() == shown
     assert len(code.strip().splitlines()) <= 10
-
-
-def test_the_policy_and_the_application_of_the_readme_run():
-    code = re.findall(r"```python\n(.*?)```", README, re.S)[1]
-    names: dict = {}
-    exec(code, names)
-    try:
-        assert names["history"][-1].snapshot.deployment.parallelism["sort"] > 3
-        assert policies.get("one_more") is names["OneMore"]
-    finally:
-        policies.unregister("one_more")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

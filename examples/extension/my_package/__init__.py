@@ -1,0 +1,1 @@
+"""A policy and an application for dspkit."""
