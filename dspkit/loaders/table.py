@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core import History, Topology, untrusted
+from ..core import DspkitError, History, Topology, untrusted
 from ..core.files import open_regular
 from ..core.lazy import load
 from ..core.validation import mapping
@@ -83,7 +83,9 @@ def _csv(path: Path, names: Mapping[str, str], asked: set[str], limits: Limits) 
                 if row:
                     full = [row[i] if i < len(row) else None for i in places]
                     yield f"line {reader.line_num}", dict(zip(columns, full, strict=True))
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, DspkitError):
+            raise
         raise LoaderError(
             f"{path.name}: {error!s:.200}", expected="a CSV file in UTF-8", fix="save it as such"
         ) from error

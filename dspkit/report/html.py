@@ -14,6 +14,7 @@ import mimetypes
 import re
 import unicodedata
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape, unescape
@@ -119,8 +120,31 @@ _IMAGE = re.compile(r'<img((?:\s+[\w-]+="[^"]*")*)\s*/?>')
 _CLASSES = {"code": {"math"}, "pre": {"math", "output"}}
 
 
+_DEEPEST = 512  # levels of elements, as in browsers; to clean them takes time by the square of their number
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+# Elements without an end, and those that the next of their kind ends.
+_FLAT = frozenset("area br col hr img input wbr p li dt dd td th tr thead tbody tfoot option".split())
+
+
+def _shallow(html: str) -> bool:
+    """Return whether so few elements are open at any place that cleaning takes little time."""
+    opened: Counter[str] = Counter()
+    depth = 0
+    for end, tag in _TAG.findall(html):
+        name = tag.lower()
+        if name in _FLAT or (end and not opened[name]):
+            continue
+        opened[name] += -1 if end else 1
+        depth += -1 if end else 1
+        if depth > _DEEPEST:
+            return False
+    return True
+
+
 def clean(html: str, folder: Path | None = None) -> str:
     """Return `html` without scripts, styles, handlers and network access; images in `folder` are embedded."""
+    if not _shallow(html):
+        return f"<pre>{escape(html)}</pre>"
     nh3 = load("nh3", "notebooks")
     attributes = {tag: set(names) for tag, names in nh3.ALLOWED_ATTRIBUTES.items()}
     attributes |= {"details": {"open"}, **ATTRIBUTES}

@@ -291,6 +291,16 @@ def test_the_input_that_is_mutated_is_good(kind, inputs, tmp_path):
     assert check(inputs[kind].load(tmp_path))
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here that is regular and cannot be read")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("prometheus_http", "influxql", "flux")])
+def test_a_disk_that_fails_is_an_error_by_type(kind, inputs, tmp_path):
+    for name in inputs[kind].files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to("/proc/self/mem")
+    with pytest.raises(DspkitError):
+        inputs[kind].load(tmp_path).history()
+
+
 @given(st.data())
 @settings(max_examples=QUICK, suppress_health_check=list(HealthCheck))
 def test_frames_of_anything_are_loaded_or_refused(data):

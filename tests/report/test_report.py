@@ -472,6 +472,37 @@ def test_pictures_come_only_from_the_notebooks_side(tmp_path):
     assert 'src="data:image/png;base64,eA=="' in attached
 
 
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<details>" * 100_000,
+        "<div></b>" * 100_000,
+        "<b><div></b>" * 50_000,
+        "<DIV/>" * 100_000,
+        "<section\n>" * 100_000,
+    ],
+)
+def test_elements_in_elements_without_end_are_shown_as_text(html):
+    """Cleaning took a time that grew with the square of their number: minutes for a megabyte."""
+    began = time.process_time()
+    shown = clean(html)
+    assert time.process_time() - began < 5
+    assert shown.startswith("<pre>&lt;")
+
+
+def test_many_elements_side_by_side_and_some_levels_are_cleaned():
+    rows = "<tr><td><b>1</b><td>2" * 5_000
+    for html in (
+        "<div>" * 400 + "deep" + "</div>" * 400,
+        f"<table>{rows}</table>",
+        "<p>a<br>" * 5_000,
+        "<li>a" * 5_000,
+    ):
+        shown = clean(html)
+        assert "&lt;" not in shown
+        assert not shown.startswith("<pre>")
+
+
 def test_markdown_tables_keep_their_alignment():
     assert '<td style="text-align:right">1</td>' in markdown("| a | b |\n|---|--:|\n| x | 1 |")
     assert "position" not in clean('<table><tr><td style="position:fixed;text-align:left">x</td></tr></table>')

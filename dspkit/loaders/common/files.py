@@ -202,10 +202,18 @@ def in_order(paths: Iterable[Path]) -> list[Path]:
     return sorted(paths, key=lambda p: [(part.zfill(40), part) for part in re.split(r"(\d+)", p.name)])
 
 
+def read_some(file: IO[bytes], path: Path, size: int) -> bytes:
+    """Return up to `size` bytes, or raise an error by type: a disk may fail, and the machine of a network folder."""
+    try:
+        return file.read(size)
+    except OSError as error:
+        raise LoaderError(f"{path}: {error.strerror}", expected="a file to read", fix="check the disk") from error
+
+
 def read_json(path: Path, limits: Limits) -> Any:
     """Return the contents of a JSON file, up to the limit of one answer."""
     with open_regular(path, error=LoaderError, expected="a recorded answer") as file:
-        data = file.read(limits.answer_bytes + 1)
+        data = read_some(file, path, limits.answer_bytes + 1)
     limits.check("answer_bytes", len(data))
     try:
         return parse_json(data)

@@ -22,7 +22,7 @@ from ...spark.runtime import session
 from ...spark.stock.job import SETTINGS, Recording
 from ...spark.stock.observation import MicroBatch, StageRun
 from ..common.base import LIMITS, Limits, LoaderError, Problems
-from ..common.files import PACKED, at, items, parse_json, read_lines
+from ..common.files import PACKED, at, items, parse_json, read_lines, read_some
 from ..common.units import Unusable, number
 from ..common.user_hints import Given, given_path, given_stages, given_topology, given_window
 from . import stages
@@ -422,7 +422,7 @@ def _lines(spark: Any, files: Sequence[Path], limits: Limits) -> Any:
     packed: list[str] = []
     for path in files:
         with open_regular(path, error=LoaderError, expected="an event log") as file:
-            own = file.read(8).startswith(PACKED)
+            own = read_some(file, path, 8).startswith(PACKED)
         (packed if own or _GLOB & set(str(path)) else plain).append(str(path.absolute()))
     found = [spark.read.text([f"file://{path}" for path in plain])] if plain else []
     if packed:
