@@ -472,20 +472,11 @@ def test_pictures_come_only_from_the_notebooks_side(tmp_path):
     assert 'src="data:image/png;base64,eA=="' in attached
 
 
-@pytest.mark.parametrize(
-    "html",
-    [
-        "<details>" * 100_000,
-        "<div></b>" * 100_000,
-        "<b><div></b>" * 50_000,
-        "<DIV/>" * 100_000,
-        "<section\n>" * 100_000,
-    ],
-)
-def test_elements_in_elements_without_end_are_shown_as_text(html):
+@pytest.mark.parametrize("part", ["<details>", "<div></b>", "<b><div></b>", "<DIV/>", "<section\n>"])
+def test_elements_in_elements_without_end_are_shown_as_text(part):
     """Cleaning took a time that grew with the square of their number: minutes for a megabyte."""
     began = time.process_time()
-    shown = clean(html)
+    shown = clean(part * 100_000)
     assert time.process_time() - began < 5
     assert shown.startswith("<pre>&lt;")
 
