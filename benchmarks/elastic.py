@@ -13,10 +13,11 @@ from typing import Any
 
 from benchmarks import Claim, side_by_side
 from dspkit import apps
-from dspkit.migration import Flow, MigrationCosts, groups, relocate
+from dspkit.migration import groups, relocate
 from dspkit.placement import check
 from reproduction.edrp import study as edrp
 from reproduction.elastic_storm import study as elastic_storm
+from reproduction.elastic_storm.protocol import Flow, MigrationCosts
 from reproduction.hierarchical import study as hierarchical
 
 RIVAL_S = float(os.environ.get("DSPKIT_RIVAL_S", "12"))

@@ -288,19 +288,6 @@ class TaxiDays(Workload):
         return 86_400.0 / self.speedup
 
     def rates(self, t: Array) -> Array:
-        """Return the load at these times.
-
-        Parameters
-        ----------
-        t
-            Times in seconds of the replay.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> TaxiDays(swing=0.0, start_h=0.0).rates(np.array([660.0, 2340.0])).round().tolist()
-        [32.0, 265.0]
-        """
         import numpy as np
 
         hours = self.start_h + np.asarray(t, dtype=float) / self.day_s * 24

@@ -1,7 +1,8 @@
 """Argument checks: one function per kind of value, which returns the value as a plain Python type or raises an error.
 
-Each takes the value, its name as the caller knows it, and bounds. The error is an `ArgumentError` unless `error` names
-another class; `fix` states the remedy if the bounds do not suggest it. Numbers of numpy are accepted; booleans are not
+Each takes the value, its name as the caller knows it, and bounds, which are accepted themselves unless `above` or `below`
+rejects them. The error is an `ArgumentError` unless `error` names another class; `fix` states the remedy if the bounds do
+not suggest it. Numbers of numpy are accepted; booleans are not
 numbers, and NaN is never within bounds. Fields made with `knob()` are checked by `dspkit.core.parameters`.
 
 `FrozenMap` and `plain` make what was checked deeply immutable: frozen dataclasses hold them.

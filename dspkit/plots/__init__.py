@@ -4,7 +4,7 @@ from .advice import loads, recommended
 from .comparison import contest, oracle_instances, pareto
 from .graph import etp, positions, topology
 from .parity import parity, scaling
-from .placement import decisions, migration, moves, node_positions, placement, replicas
+from .placement import decisions, moves, node_positions, placement, replicas
 from .profiling import forecast, profile
 from .run import elastic, managed, nodes, tell, throughputs, timeline, workload
 from .search import posterior, scores
@@ -23,7 +23,6 @@ __all__ = [
     "heatmap",
     "loads",
     "managed",
-    "migration",
     "moves",
     "node_positions",
     "nodes",

@@ -176,19 +176,7 @@ class LearnsChangeCost(PolicyKnobs):
     """Base class of policies with a knob `change_cost`: in their live preset the cost of a change is measured."""
 
     def live(self, seconds: float = 120.0) -> Self:
-        """Return the live preset, in which the cost of a change is measured: Storm's six seconds are not Spark's.
-
-        Parameters
-        ----------
-        seconds : float
-            Length of the live run.
-
-        Examples
-        --------
-        >>> from dspkit.policies.edrp import EDRP
-        >>> EDRP().live(120).change_cost, EDRP().live(120).decision_interval_s
-        ('measured', 6.0)
-        """
+        # The cost of a change is measured: Storm's six seconds are not Spark's.
         return replace(super().live(seconds), change_cost="measured")  # type: ignore[call-arg]
 
 

@@ -378,12 +378,10 @@ class ODP(PlannedPlacement):
         return self._solved(self._problem(state, now, nodes, dict.fromkeys(state.topology.edges, 1.0)), weights, state)
 
     def plan(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
-        """Return the plan with the measured rates."""
         _, sent = state.measured.loads(state.topology)
         return self._solved(self._problem(state, now, nodes, sent), self.weights(), state)
 
     def nodes_of(self, found: Solution) -> Mapping[str, tuple[str, ...]]:
-        """Return the nodes of each operator's instances, which the problem has one by one."""
         nodes: dict[str, list[str]] = {}
         for instance, node in found.named.items():
             nodes.setdefault(instance.rpartition("[")[0], []).append(node)
@@ -447,7 +445,6 @@ class ODRP(PlannedPlacement):
     branches: int = knob(20_000, "branches that a search visits", low=100, high=10_000_000)
 
     def weights(self) -> Weights:
-        """Return the weights of the plan with known rates."""
         return Weights(self.response, self.availability, self.network, self.metric, self.cost)
 
     def early(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
@@ -457,7 +454,6 @@ class ODRP(PlannedPlacement):
         )
 
     def plan(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
-        """Return the plan with the measured rates."""
         return self._solved(self._problem(state, nodes, state.measured), self.weights())
 
     def _problem(self, state: PlanState, nodes: tuple[str, ...], measured: PeriodRates) -> Problem:

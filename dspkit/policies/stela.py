@@ -58,24 +58,7 @@ class Stela(OnDemand):
     per_instance: bool = knob(False, "rank by ETP per instance, as the prototype does", choices=(False, True))
 
     def scale_out(self, situation: Situation, new: Sequence[str]) -> tuple[Deployment, dict[str, Any]]:
-        """Return the deployment of Algorithm 2, and the reason.
-
-        Parameters
-        ----------
-        situation : Situation
-            The present deployment and its rates.
-        new : sequence of str
-            The new machines.
-
-        Examples
-        --------
-        >>> from dspkit import Topology
-        >>> from dspkit.etp import Rates
-        >>> places = {("a", 0): "m1", ("b", 0): "m2"}
-        >>> now = Situation(Topology.chain("a", "b"), Deployment({"a": 1, "b": 1}), ("m1", "m2"), places, Rates({}), 0)
-        >>> Stela().scale_out(now, ["m3"])[0].parallelism
-        {'a': 2, 'b': 1}
-        """
+        # Algorithm 2
         k = situation.deployment.parallelism
         count = slots(situation.deployment.instances, len(situation.machines), len(new))
         limits = {o.name: o.max_parallelism for o in situation.topology.operators}
@@ -108,24 +91,7 @@ class Stela(OnDemand):
         return replace(situation.deployment, parallelism=grown, placement=places), why
 
     def scale_in(self, situation: Situation, count: int) -> tuple[Deployment, dict[str, Any]]:
-        """Return the deployment of Algorithm 3, and the reason.
-
-        Parameters
-        ----------
-        situation : Situation
-            The present deployment and its rates.
-        count : int
-            Number of machines to remove.
-
-        Examples
-        --------
-        >>> from dspkit import Topology
-        >>> from dspkit.etp import Rates
-        >>> places = {("a", 0): "m1", ("b", 0): "m2"}
-        >>> now = Situation(Topology.chain("a", "b"), Deployment({"a": 1, "b": 1}), ("m1", "m2"), places, Rates({}), 0)
-        >>> Stela().scale_in(now, 1)[1]["leave"]
-        ['m1']
-        """
+        # Algorithm 3
         shares = etp(situation.topology, situation.rates, self.congestion_rate, tree_sum=self.tree_sum)
         removed = scale_in(situation.topology, situation.placement, shares, count, machines=situation.machines)
         places = dict(situation.placement)

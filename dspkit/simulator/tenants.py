@@ -247,15 +247,6 @@ class Cluster(Simulator):
         return SharedJob(self.topology, self.plant, start, scheduler, shared, self.plants, topologies)
 
     def observe(self) -> Snapshot:
-        """Simulate one window of all applications, and return it as one snapshot.
-
-        Examples
-        --------
-        >>> from dspkit import apps
-        >>> cluster = Cluster({"words": apps.word_count(), "star": apps.star()})
-        >>> sorted(cluster.observe().source_rates)
-        ['star/left', 'star/right', 'words/source']
-        """
         whole = super().observe()
         engine, layout = self._job.engine, self._job.layout
         assert isinstance(engine, SharedFluid)

@@ -2,7 +2,7 @@
 
 Frequent Pattern Detection under five phases of load, of 15 minutes each: scaled by Elastic Storm, with and without its
 scheduler's reassignments, and static with five Detectors. Latency is from leaving the log to the sink; the event
-latency includes the wait in the log. The cost of moving state is that of the protocol of `dspkit.migration`.
+latency includes the wait in the log. The cost of moving state is that of the protocol of `protocol.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from dspkit.apps import detector
 from dspkit.core import History, Policy, Topology
 from dspkit.experiment import run
-from dspkit.migration import Flow, MigrationCosts
 from dspkit.policies.elastic_storm import ElasticStorm
 from dspkit.policies.static import Static
+from reproduction.elastic_storm.protocol import Flow, MigrationCosts
 
 if TYPE_CHECKING:
     import pandas as pd

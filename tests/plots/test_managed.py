@@ -1,12 +1,11 @@
-"""Runs under control and migrations as pictures: valid, escaped, and their sentences say the numbers."""
+"""Runs under control as pictures: valid, escaped, and their sentences say the numbers."""
 
 import json
 
 import plotly.graph_objects as go
 import pytest
 
-from dspkit import DspkitError, History, Topology, apps, plots
-from dspkit.migration import Flow, MigrationCosts
+from dspkit import DspkitError, History, apps, plots
 from dspkit.policies.hierarchical import Hierarchical
 from reproduction.hierarchical.study import summary, two_days
 
@@ -36,22 +35,3 @@ def test_nothing_to_draw_is_told():
         plots.managed({})
     with pytest.raises(DspkitError, match="runs without a step"):
         plots.managed({"none": History(apps.taxi().topology)})
-
-
-def test_a_migration_is_drawn_and_told():
-    flow = Flow(Topology.chain("u", EVIL, "d"), costs=MigrationCosts(delay_s=0.01), state_bytes=1e6)
-    flow.feed("u", [0.05 * i for i in range(1, 40)])
-    flow.migrate(0.5, {(EVIL, 0): "node-2"})
-    with pytest.raises(DspkitError, match="migration 7"):
-        plots.migration(flow, 7)
-    early = plots.migration(flow)  # before it began
-    flow.play()
-    picture = plots.migration(flow)
-    for each in (early, picture):
-        assert isinstance(each.figure, go.Figure)
-        assert "<script" not in json.dumps(each.spec["data"])
-    assert "1 of 3 tasks moved in" in picture.summary
-    assert "0 were lost" in picture.summary
-    still = [t for t in picture.spec["data"] if t["name"] == "paused"]
-    (migration,) = flow.migrations
-    assert still[0]["x"][1] - still[0]["x"][0] == pytest.approx(migration.downtime_s[EVIL, 0])

@@ -54,28 +54,10 @@ class KafkaSink(Sink):
         object.__setattr__(self, "settings", FrozenMap(self.settings))
 
     def for_tasks(self) -> KafkaSink:
-        """Return the sink without its settings.
-
-        Examples
-        --------
-        >>> KafkaSink("counts", settings={"sasl.password": "secret"}).for_tasks().settings
-        {}
-        """
         return replace(self, settings={})
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise a SchemaError unless the columns are `value` and perhaps `key`, of text or bytes.
-
-        Parameters
-        ----------
-        schema
-            The columns of the rows.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> KafkaSink("counts").check_schema(pa.schema({"key": pa.string(), "value": pa.binary()}))
-        """
+        # Kafka holds `value` and perhaps `key`, of text or bytes.
         kinds = {column.name: str(column.type) for column in schema}
         if "value" not in kinds or {*kinds} - {"key", "value"} or {*kinds.values()} - {*_TYPES}:
             raise SchemaError(
@@ -107,19 +89,6 @@ class KafkaSink(Sink):
         return producer
 
     def open(self, writer: str, schema: pa.Schema) -> dict[int, str]:
-        """Return the token of the newest epoch of a writer.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        schema
-            The columns of the rows.
-
-        Examples
-        --------
-        >>> KafkaSink("counts").open("4f1c", schema)  # doctest: +SKIP
-        """
         self._producer(writer)
         return self._newest(writer)
 
@@ -137,23 +106,7 @@ class KafkaSink(Sink):
         return {place.offset - 1: str(place.metadata)} if place.offset > 0 else {}
 
     def publish(self, writer: str, epoch: int, token: str, files: Sequence[StagedFile]) -> None:
-        """Write the messages of an epoch in one transaction, unless the topic has them.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        epoch
-            The number of the epoch.
-        token
-            The name of its attempt.
-        files
-            The rows.
-
-        Examples
-        --------
-        >>> KafkaSink("counts").publish("4f1c", 9, "9-0c6e85e8", files)  # doctest: +SKIP
-        """
+        # The messages of an epoch are one transaction.
         from confluent_kafka import KafkaException, TopicPartition
 
         producer = self._producer(writer)  # first: a transaction that has not ended could still be committed

@@ -80,19 +80,6 @@ class ParquetSink(Sink):
         return [self._folder / name for _, path in self._epochs() for name in self._manifest(path)["files"]]
 
     def open(self, writer: str, schema: pa.Schema) -> dict[int, str]:
-        """Return the token of the newest published epochs of a writer.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        schema
-            The columns of the rows.
-
-        Examples
-        --------
-        >>> ParquetSink("counts").open("4f1c", schema)  # doctest: +SKIP
-        """
         epochs = self._epochs(writer)
         newest = epochs[-1][0] if epochs else -1
         for path in self._folder.glob(f"{writer}-*.parquet"):  # of an epoch that was not published to its end
@@ -101,23 +88,7 @@ class ParquetSink(Sink):
         return {epoch: self._manifest(path)["token"] for epoch, path in epochs[-_TOKENS:]}
 
     def publish(self, writer: str, epoch: int, token: str, files: Sequence[StagedFile]) -> None:
-        """Move the files of an epoch into the folder, and name them in a manifest.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        epoch
-            The number of the epoch.
-        token
-            The name of its attempt.
-        files
-            The rows.
-
-        Examples
-        --------
-        >>> ParquetSink("counts").publish("4f1c", 9, "9-0c6e85e8", files)  # doctest: +SKIP
-        """
+        # The files move into the folder, and a manifest names them.
         if (epochs := self._epochs(writer)) and epochs[-1][0] >= epoch:
             last, known = epochs[-1][0], self._manifest(epochs[-1][1])["token"]
             if (last, known) == (epoch, token):
@@ -137,19 +108,6 @@ class ParquetSink(Sink):
         write_atomically(place, lambda path: path.write_text(text))  # not over that of a job which was faster
 
     def withdraw(self, writer: str, epoch: int) -> None:
-        """Remove the files of all later epochs.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        epoch
-            The last epoch that stays.
-
-        Examples
-        --------
-        >>> ParquetSink("counts").withdraw("4f1c", 8)  # doctest: +SKIP
-        """
         for number, path in reversed(self._epochs(writer)):
             if number > epoch:
                 self._remove(path)
@@ -161,19 +119,6 @@ class ParquetSink(Sink):
         synchronise(path.parent)
 
     def newest(self, writer: str, rows: int) -> pa.Table:
-        """Return the newest rows of a writer.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        rows
-            How many, at most.
-
-        Examples
-        --------
-        >>> ParquetSink("counts").newest("4f1c", 1000)  # doctest: +SKIP
-        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -222,40 +167,11 @@ class TableSink(ParquetSink):
             raise ArgumentError(f"rows={self.rows!r}", expected="at least 1", fix="as in TableSink(rows=1000)")
 
     def at(self, folder: Path) -> TableSink:
-        """Return the sink with its folder.
-
-        Parameters
-        ----------
-        folder
-            The folder.
-
-        Examples
-        --------
-        >>> TableSink().at(Path("checkpoint/table"))
-        TableSink(rows=10000)
-        """
         made = replace(self)
         object.__setattr__(made, "folder", folder)
         return made
 
     def publish(self, writer: str, epoch: int, token: str, files: Sequence[StagedFile]) -> None:
-        """Add the rows of an epoch, and remove old ones.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        epoch
-            The number of the epoch.
-        token
-            The name of its attempt.
-        files
-            The rows.
-
-        Examples
-        --------
-        >>> TableSink().publish("4f1c", 9, "9-0c6e85e8", files)  # doctest: +SKIP
-        """
         super().publish(writer, epoch, token, files)
         newer = 0
         for kept, (_, path) in enumerate(reversed(self._epochs(writer))):

@@ -174,47 +174,14 @@ class SqlSink(Sink):
         return ".".join(map(self._quoted, self.table.split(".")))
 
     def for_tasks(self) -> SqlSink:
-        """Return the sink without its database.
-
-        Examples
-        --------
-        >>> SqlSink("sqlite:////home/me/rows.db", "rows").for_tasks()
-        SqlSink(url='sqlite:////tasks', table='rows')
-        """
         return replace(self, url=f"{self._kind}:////tasks")
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise a SchemaError if the database cannot hold a column exactly.
-
-        Parameters
-        ----------
-        schema
-            The columns of the rows.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> SqlSink("sqlite:///rows.db", "rows").check_schema(pa.schema({"n": pa.int64()}))
-        """
         for column in schema:
             _sql_type(column, self._kind)
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
-        """Raise a ValueError for values that the database cannot hold: NaN in SQLite, a zero byte in PostgreSQL's text.
-
-        Parameters
-        ----------
-        batch
-            Some rows.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> sink = SqlSink("sqlite:///rows.db", "rows")
-        >>> sink.check_rows(pa.RecordBatch.from_pydict({"x": [float("nan")]}))
-        Traceback (most recent call last):
-        ValueError: NaN in column 'x', which SQLite would store as NULL
-        """
+        # NaN in SQLite and a zero byte in PostgreSQL's text would be stored as something else.
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -230,19 +197,6 @@ class SqlSink(Sink):
                 raise ValueError(f"a zero byte in column {column.name!r}, which PostgreSQL does not hold in text")
 
     def open(self, writer: str, schema: pa.Schema) -> dict[int, str]:
-        """Create the tables if there are none, and return the token of the newest epochs of a writer.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        schema
-            The columns of the rows.
-
-        Examples
-        --------
-        >>> SqlSink("sqlite:///rows.db", "rows").open("4f1c", schema)  # doctest: +SKIP
-        """
         columns = ", ".join(f"{self._quoted(column.name)} {_sql_type(column, self._kind)}" for column in schema)
         index = self._quoted(f"dspkit_{self.table.replace('.', '_')}")
         m = self._mark
@@ -276,23 +230,6 @@ class SqlSink(Sink):
             )
 
     def publish(self, writer: str, epoch: int, token: str, files: Sequence[StagedFile]) -> None:
-        """Append the rows of an epoch, unless the table has them.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        epoch
-            The number of the epoch.
-        token
-            The name of its attempt.
-        files
-            The rows.
-
-        Examples
-        --------
-        >>> SqlSink("sqlite:///rows.db", "rows").publish("4f1c", 9, "9-0c6e85e8", files)  # doctest: +SKIP
-        """
         m = self._mark
         with self._transaction() as cursor:
             cursor.execute(
@@ -326,38 +263,12 @@ class SqlSink(Sink):
         return values
 
     def withdraw(self, writer: str, epoch: int) -> None:
-        """Delete the rows of all later epochs.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        epoch
-            The last epoch that stays.
-
-        Examples
-        --------
-        >>> SqlSink("sqlite:///rows.db", "rows").withdraw("4f1c", 8)  # doctest: +SKIP
-        """
         m = self._mark
         with self._transaction() as cursor:
             cursor.execute(f'DELETE FROM {self._table} WHERE "_writer" = {m} AND "_epoch" > {m}', (writer, epoch))
             cursor.execute(f"DELETE FROM dspkit_epochs WHERE writer = {m} AND epoch > {m}", (writer, epoch))
 
     def newest(self, writer: str, rows: int) -> pa.Table:
-        """Return the newest rows of a writer, without `_writer` and `_epoch`.
-
-        Parameters
-        ----------
-        writer
-            The name of the writer.
-        rows
-            How many, at most.
-
-        Examples
-        --------
-        >>> SqlSink("sqlite:///rows.db", "rows").newest("4f1c", 1000)  # doctest: +SKIP
-        """
         import pyarrow as pa
 
         m = self._mark

@@ -67,63 +67,18 @@ class FileSource(LogSource):
 
     @property
     def log(self) -> str:
-        """Name of the log, for the checkpoint and messages."""
         return f"files {Path(self.path).absolute()}/{self.pattern}"
 
     def begin(self) -> list[Any]:
-        """Return the beginning of each partition.
-
-        Examples
-        --------
-        >>> FileSource(".", partitions=1).begin()
-        [['', 0]]
-        """
         return [["", 0]] * self.partitions
 
     def follower(self, marks: list[list[Mark]]) -> _Look:
-        """Return the driver's view of the files.
-
-        Parameters
-        ----------
-        marks
-            The marks of each partition so far.
-
-        Examples
-        --------
-        >>> from dspkit.spark.sources.log import Mark
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a.log").write_text("one\\ntwo\\nhal")
-        ...     follower = FileSource(folder, partitions=1).follower([[Mark(0, ["", 0], 0)]])
-        ...     [(count, marks)] = follower.look()
-        >>> count
-        2
-        """
         return _Look(Path(self.path), self.pattern, marks)
 
     def reader(self) -> _Lines:
-        """Return a client for a task.
-
-        Examples
-        --------
-        >>> FileSource(".").reader().close()
-        """
         return _Lines(Path(self.path))
 
     def place(self, mark: Mark) -> str:
-        """Return the file of a mark.
-
-        Parameters
-        ----------
-        mark
-            A mark of a partition.
-
-        Examples
-        --------
-        >>> from dspkit.spark.sources.log import Mark
-        >>> FileSource(".").place(Mark(0, ["a.log", 0], 0))
-        'a.log'
-        """
         return str(mark.where[0])
 
 

@@ -75,7 +75,6 @@ class KafkaSource(LogSource):
 
     @cached_property
     def partitions(self) -> int:
-        """Number of partitions of the topic."""
         consumer = self.consumer()
         try:
             found = consumer.list_topics(self.topic, timeout=_ANSWER_S).topics[self.topic]
@@ -93,7 +92,6 @@ class KafkaSource(LogSource):
 
     @property
     def log(self) -> str:
-        """Name of the log, for the checkpoint and messages."""
         return f"Kafka topic {self.topic}"
 
     def consumer(self) -> Any:
@@ -109,13 +107,6 @@ class KafkaSource(LogSource):
         return Consumer(quiet | dict(self.settings) | _OURS | {"bootstrap.servers": self.servers})
 
     def begin(self) -> list[Any]:
-        """Return the first offset to read of each partition.
-
-        Examples
-        --------
-        >>> KafkaSource("clicks", since="latest").begin()  # doctest: +SKIP
-        [1200, 1187]
-        """
         consumer = self.consumer()
         try:
             return [_marks(consumer, self.topic, p)[self.since == "latest"] for p in range(self.partitions)]
@@ -123,26 +114,9 @@ class KafkaSource(LogSource):
             consumer.close()
 
     def follower(self, marks: list[list[Mark]]) -> _Offsets:
-        """Return the driver's view of the topic.
-
-        Parameters
-        ----------
-        marks
-            The marks of each partition so far.
-
-        Examples
-        --------
-        >>> KafkaSource("clicks").follower([[Mark(0, 1200, 0)], [Mark(0, 1187, 0)]])  # doctest: +SKIP
-        """
         return _Offsets(self, [known[0].where - known[0].number for known in marks])
 
     def reader(self) -> _Messages:
-        """Return a client for a task.
-
-        Examples
-        --------
-        >>> KafkaSource("clicks").reader()  # doctest: +SKIP
-        """
         return _Messages(self)
 
 

@@ -68,22 +68,14 @@ class RedisSource(LogSource):
 
     @property
     def partitions(self) -> int:
-        """Number of streams."""
         return len(self.streams)
 
     @property
     def log(self) -> str:
-        """Name of the log, for the checkpoint and messages."""
         return f"Redis streams {', '.join(self.streams)}"
 
     def begin(self) -> list[Any]:
-        """Return the id before the first entry to read, and the number of entries added up to it, of each stream.
-
-        Examples
-        --------
-        >>> RedisSource("clicks", fields="user string").begin()  # doctest: +SKIP
-        [['0-0', 0]]
-        """
+        # Each stream begins at the id before its first entry to read, and the number of entries added up to it.
         where = []
         for found in _look(_client(self.url), self.streams):
             if self.since == "latest":
@@ -93,26 +85,9 @@ class RedisSource(LogSource):
         return where
 
     def follower(self, marks: list[list[Mark]]) -> _Counts:
-        """Return the driver's view of the streams.
-
-        Parameters
-        ----------
-        marks
-            The marks of each partition so far.
-
-        Examples
-        --------
-        >>> RedisSource("clicks", fields="user string").follower([[Mark(0, ["0-0", 0], 0)]])  # doctest: +SKIP
-        """
         return _Counts(self, marks)
 
     def reader(self) -> _Entries:
-        """Return a client for a task.
-
-        Examples
-        --------
-        >>> RedisSource("clicks", fields="user string").reader()  # doctest: +SKIP
-        """
         return _Entries(self)
 
 

@@ -1,16 +1,19 @@
 """Tasks move with their state: every record once, in order, whatever moves, however long messages take."""
 
+import json
 from collections import Counter
 
+import plotly.graph_objects as go
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dspkit import Topology
+from dspkit import DspkitError, Topology
 from dspkit.core import DeploymentError, WorkloadError
-from dspkit.migration import Flow, MigrationCosts
-from dspkit.migration.protocol import OPERATIONAL
 from dspkit.testing.strategies import topologies
+from reproduction.elastic_storm.protocol import OPERATIONAL, Flow, MigrationCosts, migration_plot
+
+EVIL = '<script>alert("x")</script>'
 
 
 def _flow(topology, tasks, costs, feeds, seed, state_bytes=0.0):
@@ -163,3 +166,22 @@ def test_migrations_that_meet_do_not_wait_for_each_other():
         flow.play()
         assert max(m.duration_s for m in flow.migrations) < 20  # nobody waited until his patience ended
         assert flow.task("d").state == 6
+
+
+def test_a_migration_is_drawn_and_told():
+    flow = Flow(Topology.chain("u", EVIL, "d"), costs=MigrationCosts(delay_s=0.01), state_bytes=1e6)
+    flow.feed("u", [0.05 * i for i in range(1, 40)])
+    flow.migrate(0.5, {(EVIL, 0): "node-2"})
+    with pytest.raises(DspkitError, match="migration 7"):
+        migration_plot(flow, 7)
+    early = migration_plot(flow)  # before it began
+    flow.play()
+    picture = migration_plot(flow)
+    for each in (early, picture):
+        assert isinstance(each.figure, go.Figure)
+        assert "<script" not in json.dumps(each.spec["data"])
+    assert "1 of 3 tasks moved in" in picture.summary
+    assert "0 were lost" in picture.summary
+    still = [t for t in picture.spec["data"] if t["name"] == "paused"]
+    (migration,) = flow.migrations
+    assert still[0]["x"][1] - still[0]["x"][0] == pytest.approx(migration.downtime_s[EVIL, 0])

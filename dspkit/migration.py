@@ -1,4 +1,4 @@
-"""Groups of tasks and their placement with few migrations, and the downtime of a change in Storm [nardelli].
+"""Migration: groups of tasks, their placement with few migrations, and the downtime of a change in Storm [nardelli].
 
 | thesis | here |
 |---|---|
@@ -28,9 +28,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core import ArgumentError, Knobs, Topology, instances_of, knob
+from .core import ArgumentError, Knobs, Topology, instances_of, knob
 
-Places = Mapping[tuple[str, int], str]
+__all__ = ["Relocation", "StormDowntime", "crossing", "executor_traffic", "groups", "least_traffic", "relocate"]
 
 
 class Relocation(NamedTuple):
