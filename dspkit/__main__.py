@@ -20,11 +20,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     `doctor` returns 1 if the query is in one of the states of `--fail-if`.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments; by default those of the process.
-
     Examples
     --------
     >>> main(["cite", "no_such_work"])

@@ -19,11 +19,6 @@ from .workload import Sum, Workload
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the demo.
 
-    Parameters
-    ----------
-    argv
-        Arguments of the command line; those of the process if left out.
-
     Examples
     --------
     >>> main(["--app", "word_count", "--seconds", "60"])  # doctest: +SKIP

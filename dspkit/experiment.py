@@ -247,11 +247,6 @@ def run(
 def policy_of(thing: Any) -> Policy:
     """Return the policy that a name, a class or a policy stands for.
 
-    Parameters
-    ----------
-    thing : str, type or Policy
-        A policy, its class, or its name.
-
     Examples
     --------
     >>> policy_of("ds2").name
@@ -283,13 +278,6 @@ def policy_of(thing: Any) -> Policy:
 
 def application_of(thing: Any, expected: str = "an application or its name") -> Any:
     """Return the application that a name or an application stands for.
-
-    Parameters
-    ----------
-    thing : str or App
-        An application, or the name of one.
-    expected : str
-        Description of the accepted values, for the error.
 
     Examples
     --------

@@ -43,15 +43,6 @@ if TYPE_CHECKING:
 def replay(topology: Topology, plant: Plant, history: History) -> History:
     """Return a simulated run under the load and the parallelism of a recorded one.
 
-    Parameters
-    ----------
-    topology : Topology
-        The graph.
-    plant : Plant
-        The simulated cluster.
-    history : History
-        The recorded run.
-
     Examples
     --------
     >>> from dspkit import apps, policies, run

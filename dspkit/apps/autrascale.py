@@ -228,11 +228,6 @@ class AdFunctions:
 def ads(store: Any = None) -> Live:
     """Return the benchmark's live side.
 
-    Parameters
-    ----------
-    store : Table or Redis, optional
-        The store for the look-ups; a table in memory if left out.
-
     Examples
     --------
     >>> from dspkit.apps.autrascale import Table

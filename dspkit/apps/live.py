@@ -59,13 +59,7 @@ class Service:
             raise ArgumentError(f"cpu={self.cpu!r}", expected="a share from 0 to 1", fix="as in Service(200, cpu=0.5)")
 
     def pay(self, records: int) -> None:
-        """Spend the time of that many records; a time too short to be spent exactly is carried over.
-
-        Parameters
-        ----------
-        records : int
-            Number of records.
-        """
+        """Spend the time of that many records; a time too short to be spent exactly is carried over."""
         self._owed += records * self.micros * 1e-6
         if self._owed < _SHORTEST_S:
             return
@@ -267,13 +261,6 @@ class TimedFunction:
 
 def bounded(topology: Topology, functions: Mapping[str, Function]) -> Topology:
     """Return the graph as it runs live: at most as many instances as fit one machine, stateful as its functions are.
-
-    Parameters
-    ----------
-    topology : Topology
-        The graph of the application.
-    functions : mapping
-        The functions of its operators.
 
     Examples
     --------

@@ -174,13 +174,6 @@ class SyntheticFunctions:
 def sent(ids: Array, selectivity: float) -> Array:
     """Return the numbers of the records that these records become on an edge.
 
-    Parameters
-    ----------
-    ids : array
-        Numbers of the input records.
-    selectivity : float
-        Records sent per input record, on average.
-
     Examples
     --------
     >>> import numpy as np

@@ -457,15 +457,6 @@ NOISES = (1e-3, 1e-2, 1e-1)  # candidate variances of a measured log latency; th
 def meets(lattice: Lattice, samples: Sequence[Sample], target_latency_s: float) -> Callable[[Array], Array]:
     """Return a function that gives the log probability that a configuration's mean latency meets the target.
 
-    Parameters
-    ----------
-    lattice : Lattice
-        The configurations.
-    samples : sequence of Sample
-        Measured configurations, at least one with a latency.
-    target_latency_s : float
-        The latency to meet.
-
     Examples
     --------
     >>> log_p = meets(Lattice((2, 3), 9), [Sample((2, 3), 0.7, 0.3), Sample((9, 3), 0.8, 0.1)], 0.2)

@@ -77,11 +77,6 @@ def module_key(path: str | Path, *, nested: bool = False) -> str:
 def package_key(*paths: str | Path) -> str:
     """Return a key for all code of the top-level packages that contain these files.
 
-    Parameters
-    ----------
-    paths
-        Files of packages.
-
     Examples
     --------
     >>> from dspkit.core import errors, files
@@ -95,13 +90,6 @@ def package_key(*paths: str | Path) -> str:
 
 def modules_used(path: str | Path, *, nested: bool = False) -> set[Path]:
     """Return the files whose contents `module_key` depends on, including the module itself.
-
-    Parameters
-    ----------
-    path
-        The module's file.
-    nested
-        Also follow imports inside functions.
 
     Examples
     --------
@@ -123,13 +111,6 @@ def dependencies(module: Path, *, nested: bool = False) -> tuple[Path, ...]:
     """Return the modules that this one imports from its own package and from dspkit, in the order of its text.
 
     A name that a package's `__init__` re-exports counts as imported from its home module.
-
-    Parameters
-    ----------
-    module
-        The module's file, resolved.
-    nested
-        Also follow imports inside functions.
 
     Examples
     --------

@@ -111,11 +111,6 @@ _HIDDEN = re.compile(
 def visible(text: str) -> str:
     """Return a text in which characters that could hide or reorder parts of it, or control a terminal, are escapes.
 
-    Parameters
-    ----------
-    text : str
-        Any text.
-
     Examples
     --------
     >>> print(visible("a\\x1b[31mb"))
@@ -129,11 +124,6 @@ _JSON_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([
 
 def visible_json(text: str) -> str:
     """Return a JSON text in whose words such characters, raw or escaped, are visible escapes.
-
-    Parameters
-    ----------
-    text : str
-        JSON.
 
     Examples
     --------

@@ -37,11 +37,6 @@ class ExistingFileError(FileError, FileExistsError):
 def home(kind: str) -> Path:
     """Return the folder for one kind of output: below $DSPKIT_HOME, otherwise below the working directory.
 
-    Parameters
-    ----------
-    kind : str
-        "runs" or "reports".
-
     Examples
     --------
     >>> home("runs").name
@@ -52,13 +47,6 @@ def home(kind: str) -> Path:
 
 def given_path(path: object, *, error: type[DspkitError] = FileError) -> Path:
     """Return a path given by a user, or raise an error: text that no file system accepts is rejected.
-
-    Parameters
-    ----------
-    path : object
-        A str or Path.
-    error : type
-        The kind of error to raise.
 
     Examples
     --------
@@ -82,15 +70,6 @@ def given_path(path: object, *, error: type[DspkitError] = FileError) -> Path:
 
 def file_error(path: object, cause: OSError, *, expected: str = "a file that can be written") -> FileError:
     """Return an error that names the file, the reason of the operating system, and the remedy.
-
-    Parameters
-    ----------
-    path : object
-        The file.
-    cause : OSError
-        The error of the operating system.
-    expected : str
-        Description of what was expected.
 
     Examples
     --------
@@ -204,13 +183,6 @@ def write_atomically(path: str | Path, fill: Callable[[Path], object], *, overwr
 def check_free(path: str | Path | None, *, overwrite: bool = False) -> None:
     """Raise an error if `write_atomically` would reject a path, before the work of making the contents.
 
-    Parameters
-    ----------
-    path : str or Path, optional
-        The file to be written; None is always free.
-    overwrite : bool
-        Whether it may exist.
-
     Examples
     --------
     >>> check_free(__file__)
@@ -235,11 +207,6 @@ def remove_stale(folder: str | Path) -> None:
     """Delete the temporary files that writers of this user left in a folder when they were killed.
 
     A file whose writer is alive is locked by it, and stays.
-
-    Parameters
-    ----------
-    folder : str or Path
-        The folder; nothing happens if it does not exist.
 
     Examples
     --------
@@ -331,11 +298,6 @@ def _name(partial: Path, path: Path, overwrite: bool) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and those above it, durably; one that exists stays.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
 
     Examples
     --------

@@ -21,11 +21,6 @@ MOST_LETTERS = 40  # letters of a table cell that is not laid out as long text
 def packaged(name: str) -> str:
     """Return the text of a file that is part of dspkit, by its path in the package.
 
-    Parameters
-    ----------
-    name : str
-        Path in the package.
-
     Examples
     --------
     >>> "class=\\"facts\\"" in packaged("core/assets/tables.html")
@@ -96,13 +91,6 @@ def html_table(frame: pd.DataFrame, title: str = "", *, left: bool = False) -> s
 def facts(rows: Iterable[tuple[str, str]], *, left: bool = False) -> str:
     """Return names and values as a table without a header, escaped.
 
-    Parameters
-    ----------
-    rows : iterable of (str, str)
-        Name and text; line breaks are kept.
-    left : bool
-        As for `html_table`.
-
     Examples
     --------
     >>> facts([("seed", "1")])
@@ -113,11 +101,6 @@ def facts(rows: Iterable[tuple[str, str]], *, left: bool = False) -> str:
 
 def scroll(label: str) -> str:
     """Return the opening tag of a box in which a wide table scrolls, also by keyboard.
-
-    Parameters
-    ----------
-    label : str
-        Description of the contents for screen readers.
 
     Examples
     --------
@@ -139,11 +122,6 @@ def _cell(text: str, column: Mapping[str, Any]) -> dict[str, str]:
 
 def words(value: Any) -> str:
     """Return a value as readable text: four digits, "" for NaN, nested values in one line.
-
-    Parameters
-    ----------
-    value : object
-        A number, a text, a time, or a list or mapping of such.
 
     Examples
     --------

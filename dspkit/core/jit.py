@@ -36,33 +36,17 @@ def compiled(function: Callable[..., Any]) -> Any:
 
     The code is kept on disk, in `__pycache__` beside the function's module (if that is not writable, numba uses a
     folder in the user's home). It releases the GIL, so that threads run it in parallel.
-
-    Parameters
-    ----------
-    function : callable
-        The function to compile, which must be in a file.
     """
     return _compile(function)
 
 
 def allocation_free(function: Callable[..., Any]) -> Any:
-    """Compile a function that allocates no arrays, without reference counting, which costs more than the arithmetic.
-
-    Parameters
-    ----------
-    function : callable
-        The function to compile, which must be in a file.
-    """
+    """Compile a function that allocates no arrays, without reference counting, which costs more than the arithmetic."""
     return _compile(function, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a small function as part of the functions marked `allocation_free` that call it.
-
-    Parameters
-    ----------
-    function : callable
-        The function to compile.
 
     Examples
     --------

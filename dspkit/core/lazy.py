@@ -18,13 +18,6 @@ def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
     A name that a module of the package has as well stands for the exported object, also once that module is loaded:
     the import system would otherwise set the package's attribute to the module.
 
-    Parameters
-    ----------
-    package
-        The package's `__name__`.
-    homes
-        For each of its modules, relative to the package, the exported names, separated by spaces.
-
     Examples
     --------
     >>> get, _ = lazy_exports("dspkit", {"core.errors": "DspkitError"})
@@ -94,17 +87,6 @@ def _missing(error: ImportError, extra: str, otherwise: str = "") -> NotFoundErr
 
 def load(name: str, extra: str, *, otherwise: str = "", quiet: bool = False) -> Any:
     """Import a module of an optional extra, or raise an error that names the command that installs it.
-
-    Parameters
-    ----------
-    name : str
-        Dotted name of the module.
-    extra : str
-        The extra of dspkit that contains it.
-    otherwise : str
-        An alternative for the caller, for the message.
-    quiet : bool
-        Whether to suppress the warnings that the library itself raises while it is imported.
 
     Examples
     --------

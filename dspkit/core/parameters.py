@@ -236,11 +236,6 @@ def call(thing: Any) -> str:
 def code_of(value: Any) -> str:
     """Return a value as code: a literal, or the call of a dataclass.
 
-    Parameters
-    ----------
-    value : object
-        A number, text, tuple, mapping, or dataclass.
-
     Examples
     --------
     >>> code_of({"a": (1.5, math.inf)})
@@ -384,11 +379,6 @@ def is_printed_code(text: str) -> bool:
     """Return whether a text is such code as dspkit prints, with which a file of another person does no more than that.
 
     Only names and classes of dspkit may be imported, and only some functions and methods be called, with literals.
-
-    Parameters
-    ----------
-    text : str
-        Python code.
 
     Examples
     --------

@@ -340,11 +340,6 @@ class PolicyError(ArgumentError):
 def needs_of(policy: Any) -> frozenset[str]:
     """Return the Deployment fields that a policy, or a class of policies, must be able to change.
 
-    Parameters
-    ----------
-    policy : Policy or type
-        A policy or a policy class; one without `needs` needs "parallelism".
-
     Examples
     --------
     >>> from dspkit.policies.ds2 import DS2
@@ -369,13 +364,6 @@ def check_needs(policy: Policy, backend: Backend) -> None:
 
     A backend that can change nothing, such as a recording, suits every policy: decisions are then recorded as advice.
 
-    Parameters
-    ----------
-    policy : Policy
-        The policy to run.
-    backend : Backend
-        The backend to run it on.
-
     Examples
     --------
     >>> from dspkit import apps
@@ -393,11 +381,6 @@ def check_needs(policy: Policy, backend: Backend) -> None:
 
 def words(knobs: frozenset[str]) -> str:
     """Return the names in the order of Deployment's fields, as text.
-
-    Parameters
-    ----------
-    knobs : frozenset of str
-        Names of Deployment fields.
 
     Examples
     --------

@@ -22,13 +22,6 @@ from .typing import Array
 def erlang_c(servers: int, load: float) -> float:
     """Return the probability that an arrival to M/M/c waits: $C = B/(1-\\frac ac(1-B))$ with Erlang's B by recursion.
 
-    Parameters
-    ----------
-    servers : int
-        Number of servers, c.
-    load : float
-        Offered load, a.
-
     Examples
     --------
     >>> round(erlang_c(2, 1.5), 4)
@@ -77,15 +70,6 @@ def sojourn(servers: int, arrivals: float, service_s: float) -> tuple[float, flo
 
     The wait is zero with probability $1-C$ and otherwise exponential with rate $c\\mu-\\lambda$.
 
-    Parameters
-    ----------
-    servers : int
-        Number of servers.
-    arrivals : float
-        Records/s.
-    service_s : float
-        Mean service time.
-
     Examples
     --------
     >>> sojourn(1, 0.5, 1.0)
@@ -97,13 +81,6 @@ def sojourn(servers: int, arrivals: float, service_s: float) -> tuple[float, flo
 
 def percentiles(mean: float, variance: float, shares: Iterable[float]) -> list[float]:
     """Return quantiles of a time with this mean and variance under a gamma distribution, which is exact for one M/M/1.
-
-    Parameters
-    ----------
-    mean, variance : float
-        Moments of the time.
-    shares : iterable of float
-        Probabilities of the quantiles.
 
     Examples
     --------
@@ -185,13 +162,6 @@ def virtual_delay(t: Array, arrived: Array, departed: Array) -> Array:
     """Return the wait of the record that leaves at each time `t`, first in first out, from two cumulative curves.
 
     That is the horizontal distance $t - A^{-1}(D(t))$ between arrivals A and departures D, linear between points.
-
-    Parameters
-    ----------
-    t : array
-        Times in seconds.
-    arrived, departed : array
-        Cumulative records at these times.
 
     Examples
     --------

@@ -79,11 +79,6 @@ def cite(thing: Any = None) -> Citation:
 def resolve(thing: Any = None) -> tuple[Entry, ...]:
     """Return the entries that `thing` refers to, each once.
 
-    Parameters
-    ----------
-    thing : str, object or iterable, optional
-        As for `cite`.
-
     Examples
     --------
     >>> [entry.key for entry in resolve(["stela", "fission", "stela"])]
@@ -142,11 +137,6 @@ def _entry(key: str, known: Mapping[str, Entry]) -> Entry:
 
 def parse_bibtex(text: str) -> dict[str, Entry]:
     """Parse BibTeX, and require an author, a title and a year of each entry.
-
-    Parameters
-    ----------
-    text : str
-        Contents of a .bib file; text between entries is a comment, as in BibTeX.
 
     Examples
     --------

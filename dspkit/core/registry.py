@@ -63,13 +63,6 @@ class Registry(Generic[T]):
         """Offer an object in this process from now on, and return it, so that this is also a decorator.
 
         A second object of the same name replaces the first, so that a notebook's cell can be run again.
-
-        Parameters
-        ----------
-        thing : T
-            The object to offer.
-        name : str, optional
-            The name to find it by; by default, its own.
         """
         if wrong := self._check(thing):
             article = "an" if self.what[0] in "aeiou" else "a"
@@ -80,13 +73,7 @@ class Registry(Generic[T]):
         return thing
 
     def unregister(self, name: str) -> None:
-        """Remove the object that was registered under that name, if there is one.
-
-        Parameters
-        ----------
-        name : str
-            The name.
-        """
+        """Remove the object that was registered under that name, if there is one."""
         self._registered.pop(name, None)
 
     def available(self) -> dict[str, T]:
@@ -107,11 +94,6 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Return the object of that name.
-
-        Parameters
-        ----------
-        name : str
-            One of the names of `available()`.
 
         Raises
         ------

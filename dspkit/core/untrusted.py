@@ -43,11 +43,6 @@ class TooLarge(ValueError):
 def parse_json(data: bytes | str) -> Any:
     """Return the value of a JSON text, or raise a ValueError, before memory or stack are exhausted.
 
-    Parameters
-    ----------
-    data : bytes or str
-        The text, whose length the caller has limited.
-
     Examples
     --------
     >>> parse_json('{"a": [1, 2]}')
@@ -69,11 +64,6 @@ def parse_json(data: bytes | str) -> Any:
 def json_memory(data: bytes | str) -> int:
     """Return an upper estimate of the memory, in bytes, that the value of a JSON text takes beside its words.
 
-    Parameters
-    ----------
-    data : bytes or str
-        The text.
-
     Examples
     --------
     >>> json_memory("[1, {}]")
@@ -85,11 +75,6 @@ def json_memory(data: bytes | str) -> int:
 
 def check_levels(value: Any) -> None:
     """Raise a ValueError if lists and mappings are nested more deeply than recursive functions can follow.
-
-    Parameters
-    ----------
-    value : object
-        Parsed JSON.
 
     Examples
     --------
@@ -106,15 +91,6 @@ def check_levels(value: Any) -> None:
 
 def read_text(path: str | Path, *, expected: str, most_bytes: int = 64 << 20) -> str:
     """Return the text of a file, or raise a FileError.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    expected : str
-        Description of the file, for the error.
-    most_bytes : int
-        The largest size.
 
     Examples
     --------
@@ -193,11 +169,6 @@ def parquet(
 def word_bytes(data: Any) -> int:
     """Return the bytes of all words of a record batch or array as `parquet` reads it, each as often as it occurs.
 
-    Parameters
-    ----------
-    data : pyarrow.RecordBatch or pyarrow.Array
-        The data.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -249,11 +220,6 @@ class Allowance:
     def take(self, size: int) -> None:
         """Count bytes, or raise TooLarge if no more are left.
 
-        Parameters
-        ----------
-        size : int
-            Bytes to come.
-
         Examples
         --------
         >>> Allowance("run.parquet", 1000).take(1000)
@@ -265,15 +231,6 @@ class Allowance:
 
 def read_table(path: str | Path, *, error: type[DspkitError] = FileError, expected: str) -> pa.Table:
     """Return a Parquet file of flat columns, or a folder of them, without the metadata of other libraries.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file, or a folder of files that are one table.
-    error : type
-        The kind of error to raise.
-    expected : str
-        Description of the file.
 
     Examples
     --------
@@ -309,17 +266,6 @@ def read_table(path: str | Path, *, error: type[DspkitError] = FileError, expect
 def read_csv(path: str | Path, *, error: type[DspkitError] = FileError, expected: str, **options: Any) -> pd.DataFrame:
     """Return a CSV file, which may be packed with gzip.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    error : type
-        The kind of error to raise.
-    expected : str
-        Description of the file.
-    **options
-        Those of `pandas.read_csv`.
-
     Examples
     --------
     >>> read_csv("no_such_table.csv", expected="a table")
@@ -341,15 +287,6 @@ def read_csv(path: str | Path, *, error: type[DspkitError] = FileError, expected
 
 def read_bytes(path: str | Path, *, error: type[DspkitError] = FileError, expected: str) -> bytes:
     """Return the contents of a file, unpacked if it is a gzip file.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    error : type
-        The kind of error to raise.
-    expected : str
-        Description of the file.
 
     Examples
     --------

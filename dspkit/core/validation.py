@@ -1,9 +1,9 @@
 """Argument checks: one function per kind of value, which returns the value as a plain Python type or raises an error.
 
-Each takes the value, its name as the caller knows it, and bounds, which are accepted themselves unless `above` or `below`
-rejects them. The error is an `ArgumentError` unless `error` names another class; `fix` states the remedy if the bounds do
-not suggest it. Numbers of numpy are accepted; booleans are not
-numbers, and NaN is never within bounds. Fields made with `knob()` are checked by `dspkit.core.parameters`.
+Each takes the value, its name as the caller knows it, and bounds, which are accepted themselves unless `above` or
+`below` rejects them. The error is an `ArgumentError` unless `error` names another class; `fix` states the remedy if
+the bounds do not suggest it. Numbers of numpy are accepted; booleans are not numbers, and NaN is never within bounds.
+Fields made with `knob()` are checked by `dspkit.core.parameters`.
 
 `FrozenMap` and `plain` make what was checked deeply immutable: frozen dataclasses hold them.
 """
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 def is_whole(value: object) -> bool:
     """Return whether `value` is a whole number, which True and 2.0 are not.
 
-    Parameters
-    ----------
-    value
-        Any object.
-
     Examples
     --------
     >>> is_whole(2), is_whole(2.0), is_whole(True)
@@ -40,11 +35,6 @@ def is_whole(value: object) -> bool:
 
 def is_number(*values: object) -> bool:
     """Return whether all values are real numbers, including infinity and NaN, but not booleans.
-
-    Parameters
-    ----------
-    values
-        Any objects.
 
     Examples
     --------
@@ -64,19 +54,6 @@ def whole(
     fix: str = "",
 ) -> int:
     """Return a whole number within bounds as an int.
-
-    Parameters
-    ----------
-    value
-        The argument.
-    name
-        Its name, for the message.
-    low, high
-        Bounds, which are accepted themselves; None for no upper bound.
-    error
-        Class of the error.
-    fix
-        Remedy; by default, to pass such a number.
 
     Examples
     --------
@@ -110,23 +87,6 @@ def number(
 ) -> float:
     """Return a number within bounds as a float, finite unless infinity is allowed.
 
-    Parameters
-    ----------
-    value
-        The argument.
-    name
-        Its name, for the message.
-    low, high
-        Bounds, which are accepted themselves.
-    above, below
-        Reject the lower or the upper bound itself.
-    infinite
-        Accept infinity if it is within the bounds.
-    error
-        Class of the error.
-    fix
-        Remedy; by default, to pass such a number.
-
     Examples
     --------
     >>> number(1, "rate_per_s", 0)
@@ -153,17 +113,6 @@ def number(
 def share(value: Any, name: str, *, error: type[DspkitError] = ArgumentError, fix: str = "") -> float:
     """Return a share, a number from 0 to 1, as a float.
 
-    Parameters
-    ----------
-    value
-        The argument.
-    name
-        Its name, for the message.
-    error
-        Class of the error.
-    fix
-        Remedy; by default, to pass such a number.
-
     Examples
     --------
     >>> share(1, "scale_out_above")
@@ -182,19 +131,6 @@ def choice(
     value: Any, name: str, choices: Collection[str], *, error: type[DspkitError] = ArgumentError, fix: str = ""
 ) -> str:
     """Return one of several words.
-
-    Parameters
-    ----------
-    value
-        The argument.
-    name
-        Its name, for the message.
-    choices
-        The accepted words.
-    error
-        Class of the error.
-    fix
-        Remedy; by default, to choose one.
 
     Examples
     --------
@@ -219,19 +155,6 @@ def members(
 ) -> None:
     """Raise an error if a name is not among the existing ones.
 
-    Parameters
-    ----------
-    names
-        The given names.
-    among
-        The existing names.
-    what
-        The kind of thing that they name, for the message.
-    error
-        Class of the error.
-    fix
-        Remedy; by default, to use the existing names.
-
     Examples
     --------
     >>> members({"split": 2}, ("split", "count"), "operator")
@@ -248,19 +171,6 @@ def mapping(
     value: Any, name: str, expected: str, *, error: type[DspkitError] = ArgumentError, fix: str = ""
 ) -> Mapping[Any, Any]:
     """Return a mapping.
-
-    Parameters
-    ----------
-    value
-        The argument.
-    name
-        Its name, for the message.
-    expected
-        Description of keys and values, such as "a node by operator".
-    error
-        Class of the error.
-    fix
-        Remedy; by default, to pass a mapping.
 
     Examples
     --------
@@ -285,21 +195,6 @@ def numbers(
     fix: str = "leave out what was not measured",
 ) -> np.ndarray[Any, np.dtype[Any]]:
     """Return an array of numbers, finite unless infinity is allowed; NaN and text are rejected.
-
-    Parameters
-    ----------
-    values
-        A number, a sequence of numbers, or rows of equal length.
-    name
-        Their name, for the message.
-    low
-        The least accepted value.
-    infinite
-        Accept infinity.
-    error
-        Class of the error.
-    fix
-        Remedy.
 
     Examples
     --------

@@ -56,11 +56,6 @@ class Calibrated(Levelled):
     def learn(self, past: Series) -> Calibration | None:
         """Return the model and the correction of its interval; None if the past is too short.
 
-        Parameters
-        ----------
-        past : Series
-            The values to learn from.
-
         Examples
         --------
         >>> from dspkit.forecasting import MarkovLevels
@@ -72,15 +67,6 @@ class Calibrated(Levelled):
 
     def forecast(self, memory: Calibration | None, past: Series, horizon: int = 1) -> Forecast:
         """Return the `horizon` values after `past`; the last value repeated if nothing was learned.
-
-        Parameters
-        ----------
-        memory : Calibration, optional
-            The result of `learn`.
-        past : Series
-            The values so far.
-        horizon : int
-            Steps ahead.
 
         Examples
         --------

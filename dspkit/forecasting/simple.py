@@ -22,11 +22,6 @@ class _Flat(Levelled):
     def learn(self, past: Series) -> None:
         """Return None: the forecast needs only the past itself.
 
-        Parameters
-        ----------
-        past : Series
-            The values so far.
-
         Examples
         --------
         >>> LastValue().learn(Series([3, 4])) is None
@@ -35,15 +30,6 @@ class _Flat(Levelled):
 
     def forecast(self, memory: None, past: Series, horizon: int = 1) -> Forecast:
         """Return the `horizon` values after `past`.
-
-        Parameters
-        ----------
-        memory : None
-            The result of `learn`.
-        past : Series
-            The values so far.
-        horizon : int
-            Steps ahead.
 
         Examples
         --------

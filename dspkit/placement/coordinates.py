@@ -165,11 +165,6 @@ class DelaySpace(NamedTuple):
     def watch(self, delays: Mapping[tuple[str, str], float]) -> DelaySpace:
         """Return the space after these pings, of which each moves the coordinates of both nodes.
 
-        Parameters
-        ----------
-        delays : mapping
-            Delay in seconds by pair of nodes, as in `Snapshot.delays`.
-
         Examples
         --------
         >>> DelaySpace().watch({("a", "b"): 0.01}).delay_s("b", "a")
@@ -188,13 +183,6 @@ class DelaySpace(NamedTuple):
 
     def delay_s(self, a: str, b: str, *, pinged: bool = True) -> float | None:
         """Return the delay between two nodes: as measured, or else their distance; None if a node is unknown.
-
-        Parameters
-        ----------
-        a, b : str
-            The nodes.
-        pinged : bool
-            Whether a measured delay is preferred to the distance.
 
         Examples
         --------

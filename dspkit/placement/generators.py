@@ -26,13 +26,6 @@ def layered_application(
 ) -> Application:
     """Return an application of layers, in which every operator feeds all operators of the next layer.
 
-    Parameters
-    ----------
-    *sizes
-        Number of operators of each layer.
-    time_s, rate_per_s, demand
-        As of `Application`, the same for all.
-
     Examples
     --------
     >>> layered_application(1, 2, 1).streams
@@ -52,13 +45,6 @@ def layered_application(
 def sequential_application(operators: int = 20, **settings: float) -> Application:
     """Return a chain.
 
-    Parameters
-    ----------
-    operators
-        Length of the chain.
-    **settings
-        As of `layered_application`.
-
     Examples
     --------
     >>> sequential_application(3).streams
@@ -70,13 +56,6 @@ def sequential_application(operators: int = 20, **settings: float) -> Applicatio
 def diamond_application(operators: int = 20, **settings: float) -> Application:
     """Return a source, one layer of all others, and a sink: chapter 4's fat application, chapter 5's diamond.
 
-    Parameters
-    ----------
-    operators
-        Number of operators, source and sink among them.
-    **settings
-        As of `layered_application`.
-
     Examples
     --------
     >>> diamond_application(4).streams
@@ -87,13 +66,6 @@ def diamond_application(operators: int = 20, **settings: float) -> Application:
 
 def replicated_application(replicas: int = 6, **settings: float) -> Application:
     """Return a source, 2l operators, l operators, and a sink, complete between layers.
-
-    Parameters
-    ----------
-    replicas
-        l.
-    **settings
-        As of `layered_application`.
 
     Examples
     --------
@@ -123,17 +95,6 @@ def gaussian_network(
     availability: float = 1.0,
 ) -> Network:
     """Return a network with delays max(Normal(mean, sd), least), the same both ways; all nodes are alike.
-
-    Parameters
-    ----------
-    nodes
-        Number of nodes.
-    seed
-        Seed of the random network.
-    mean_s, sd_s, least_s
-        Mean, standard deviation and minimum of the delays.
-    capacity, speed, availability
-        As of `Network`, the same for all.
 
     Examples
     --------
@@ -231,11 +192,6 @@ def _plane(
 def median_node(network: Network) -> str:
     """Return the node whose mean delay to the others is the median.
 
-    Parameters
-    ----------
-    network
-        The network to choose from.
-
     Examples
     --------
     >>> median_node(Network(("a", "b", "c"), [[0, 1, 9], [1, 0, 8], [9, 8, 0]]))
@@ -276,15 +232,6 @@ def scenario(shape: str = "sequential", nodes: int = 36, *, seed: int = 0, opera
 
 def sample_candidates(problem: Problem, share: float, *, seed: int = 0) -> Problem:
     """Return the problem with a random sample of nodes for each operator that is not pinned (chapter 4).
-
-    Parameters
-    ----------
-    problem
-        The problem with all candidates.
-    share
-        Share of the nodes that each operator may run on.
-    seed
-        Seed of the sample.
 
     Examples
     --------

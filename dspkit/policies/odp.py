@@ -233,11 +233,6 @@ class PlannedPlacement(PolicyKnobs):
     def plan(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
         """Return the plan with the measured rates.
 
-        Parameters
-        ----------
-        state, now, nodes
-            As of `early`.
-
         Examples
         --------
         >>> policy = ODP(pinned={"a": "n1"})
@@ -249,11 +244,6 @@ class PlannedPlacement(PolicyKnobs):
 
     def nodes_of(self, found: Solution) -> Mapping[str, tuple[str, ...]]:
         """Return the nodes of each operator's instances.
-
-        Parameters
-        ----------
-        found : Solution
-            A plan.
 
         Examples
         --------

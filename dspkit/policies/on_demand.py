@@ -124,11 +124,6 @@ class OnDemand(PolicyKnobs):
     def ask(self, *requests: Request) -> Self:
         """Return the policy with further requests, with which a run can continue.
 
-        Parameters
-        ----------
-        *requests : Request
-            The new requests.
-
         Examples
         --------
         >>> from dspkit.policies.stela import Stela
@@ -254,13 +249,6 @@ class OnDemand(PolicyKnobs):
 
     def sample(self, topology: Topology, snapshot: Snapshot) -> Rates:
         """Return one window's rates, according to `measure`.
-
-        Parameters
-        ----------
-        topology : Topology
-            The operators.
-        snapshot : Snapshot
-            The measurements.
 
         Examples
         --------

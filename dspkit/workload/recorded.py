@@ -51,11 +51,6 @@ def folder() -> Path:
 def entries(place: Path | None = None) -> Mapping[str, Dataset]:
     """Return the rows of the README's table of recorded loads, by name.
 
-    Parameters
-    ----------
-    place : Path, optional
-        A folder of recorded loads; by default `folder()`.
-
     Examples
     --------
     >>> "flights_2013" in entries()

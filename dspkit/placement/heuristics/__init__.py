@@ -40,13 +40,6 @@ def time_limited(
 ) -> Solution:
     """Solve exactly within a time limit, and return the best placement so far: ODP+T.
 
-    Parameters
-    ----------
-    problem, weights, ranges
-        As of `placement.solve`, without replication.
-    solver, time_limit_s
-        As of `placement.solve`.
-
     Examples
     --------
     >>> from dspkit import placement

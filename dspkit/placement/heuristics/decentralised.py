@@ -27,13 +27,6 @@ MOVED = 1e-6  # ms: operators are at rest if none moves farther
 def spring(problem: Problem, weights: Weights, ranges: Ranges | None = None, *, seed: int = 0) -> Solution:
     """Place operators where springs as strong as their streams have the least elastic energy [pietzuch2006].
 
-    Parameters
-    ----------
-    problem, weights, ranges
-        As of `placement.solve`, without replication.
-    seed
-        Seed of the estimated coordinates.
-
     Examples
     --------
     >>> from dspkit import placement
@@ -46,13 +39,6 @@ def spring(problem: Problem, weights: Weights, ranges: Ranges | None = None, *, 
 def rizou(problem: Problem, weights: Weights, ranges: Ranges | None = None, *, seed: int = 0) -> Solution:
     """Move each operator in turn to the point of least network usage, until all are at rest [rizou2010].
 
-    Parameters
-    ----------
-    problem, weights, ranges
-        As of `placement.solve`, without replication.
-    seed
-        Seed of the estimated coordinates.
-
     Examples
     --------
     >>> from dspkit import placement
@@ -64,11 +50,6 @@ def rizou(problem: Problem, weights: Weights, ranges: Ranges | None = None, *, s
 
 def xu(problem: Problem, weights: Weights, ranges: Ranges | None = None) -> Solution:
     """Place operators by decreasing traffic, each where it adds the least traffic between nodes [xu2014tstorm].
-
-    Parameters
-    ----------
-    problem, weights, ranges
-        As of `placement.solve`, without replication.
 
     Examples
     --------
@@ -96,11 +77,6 @@ def xu(problem: Problem, weights: Weights, ranges: Ranges | None = None) -> Solu
 
 def round_robin(problem: Problem, weights: Weights, ranges: Ranges | None = None) -> Solution:
     """Assign operators to nodes in turn, as Storm's default does; full and forbidden nodes are skipped.
-
-    Parameters
-    ----------
-    problem, weights, ranges
-        As of `placement.solve`, without replication.
 
     Examples
     --------

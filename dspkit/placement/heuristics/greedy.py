@@ -134,13 +134,6 @@ class PinnedProblem:
 def greedy(problem: Problem, weights: Weights, ranges: Ranges | None = None, *, penalised: bool = True) -> Solution:
     """Place by first fit, on nodes in the order of their penalty towards those of pinned operators.
 
-    Parameters
-    ----------
-    problem, weights, ranges
-        As of `placement.solve`, without replication.
-    penalised
-        Whether nodes are ordered by penalty; otherwise by index.
-
     Examples
     --------
     >>> from dspkit import placement

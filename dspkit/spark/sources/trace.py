@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 def numbered_records(ids: Array, event_s: Array) -> pa.RecordBatch:
     """Return records with their number, and their event time in seconds since the start.
 
-    Parameters
-    ----------
-    ids
-        Numbers of the records.
-    event_s
-        Their event times, in seconds since the start of the log.
-
     Examples
     --------
     >>> import numpy as np

@@ -177,11 +177,6 @@ class Diagnosis:
 def diagnose(query: Query) -> Diagnosis:
     """Return the diagnosis of a query.
 
-    Parameters
-    ----------
-    query : Query
-        What was observed.
-
     Examples
     --------
     >>> batches = [MicroBatch("q", i, 10.0 * i, 10.0 * i + 1.0, rows=100.0) for i in range(12)]
@@ -708,23 +703,6 @@ def what_if(
     horizon_s: float = 600.0,
 ) -> WhatIf:
     """Predict the batches of a query with other settings.
-
-    Parameters
-    ----------
-    query : Query
-        What was observed.
-    slots : int, optional
-        Slots; by default, the present ones.
-    max_per_batch : float, optional
-        Records of a batch at most; by default, the present limit.
-    trigger_s : float, optional
-        The trigger's interval.
-    rate : float, optional
-        Records/s that arrive; by default, the present rate.
-    price_per_slot_hour : float, optional
-        Price of one slot for an hour.
-    horizon_s : float
-        Seconds over which the lag is predicted.
 
     Examples
     --------

@@ -107,15 +107,7 @@ class BatchTime:
         return self.a is not None and self.b is not None
 
     def slots_used(self, slots: float, tasks: Sequence[int] | None = None) -> float:
-        """Return the slots that share the work on average: a stage of fewer tasks leaves some idle.
-
-        Parameters
-        ----------
-        slots : float
-            Slots of the cluster.
-        tasks : sequence of int, optional
-            Tasks per stage, if they differ from those observed.
-        """
+        """Return the slots that share the work on average: a stage of fewer tasks leaves some idle."""
         limits = [k for _, k in self.work] if tasks is None else list(tasks)
         return slots_used(slots, [share for share, _ in self.work], limits)
 
@@ -166,13 +158,6 @@ def slots_used(slots: float, shares: Sequence[float], tasks: Sequence[int]) -> f
 
 def fit_batch_time(batches: Sequence[MicroBatch], slots: int) -> BatchTime:
     """Fit the duration of batches.
-
-    Parameters
-    ----------
-    batches : sequence of MicroBatch
-        Batches with their progress; the first one is left out, because code is compiled in it.
-    slots : int
-        Slots of the cluster while they ran.
 
     Examples
     --------

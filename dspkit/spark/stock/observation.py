@@ -136,11 +136,6 @@ def batch_latency(seconds: Sequence[float], records: Sequence[float]) -> Latency
 def batch_of(report: Any) -> MicroBatch:
     """Return the batch that one `StreamingQueryProgress` describes, as a mapping.
 
-    Parameters
-    ----------
-    report : mapping
-        The progress; the event of a listener or an event log has it under "progress".
-
     Examples
     --------
     >>> progress = {"id": "q", "batchId": 3, "timestamp": "2026-01-01T00:00:01.000Z", "numInputRows": 500,
@@ -316,15 +311,7 @@ class StatusStore:
         self._levels[0], self._levels[1] = 0.5, 1.0
 
     def batches(self, numbers: set[int], *, spread: bool = False) -> dict[int, list[StageRun]]:
-        """Return the completed stages of these batches as far as Spark still has them, in the order of their ids.
-
-        Parameters
-        ----------
-        numbers : set of int
-            Numbers of batches.
-        spread : bool
-            Whether to read the median and the longest task of each stage, which takes twice as long.
-        """
+        """Return the completed stages of these batches as far as Spark still has them, in the order of their ids."""
         found: dict[int, list[StageRun]] = {}
         for job in sorted(self._tracker.getJobIdsForGroup(self._run), reverse=True):
             told = self._json(self._store.job(job))

@@ -149,15 +149,7 @@ def _new_number(spark: Any, checkpoint: Any, partitions: int) -> int:
 
 
 def state_rows(spark: Any, checkpoint: str) -> int | None:
-    """Return the rows of state of all operators and stores; None if Spark cannot read one without its variables.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        A session.
-    checkpoint : str
-        The checkpoint of a stateful query.
-    """
+    """Return the rows of state of all operators and stores; None if Spark cannot read one without its variables."""
     found = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "stateStoreName").distinct()
     total = 0
     for operator, store in found.collect():
