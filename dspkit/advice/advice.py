@@ -194,11 +194,6 @@ class Advice:
             The title of the page, by default "Advice for" and the source of the recording.
         overwrite : bool
             Replace an existing file.
-
-        Examples
-        --------
-        >>> advice.report("advice.html")  # doctest: +SKIP
-        PosixPath('advice.html')
         """
         from .presentation import write_page
 

@@ -88,24 +88,6 @@ def package_key(*paths: str | Path) -> str:
     return hashlib.sha256(b"".join(sorted(contents))).hexdigest()
 
 
-def modules_used(path: str | Path, *, nested: bool = False) -> set[Path]:
-    """Return the files whose contents `module_key` depends on, including the module itself.
-
-    Examples
-    --------
-    >>> from dspkit.core import files
-    >>> sorted(used.name for used in modules_used(files.__file__))
-    ['errors.py', 'files.py']
-    """
-    found, left = set[Path](), [Path(path).resolve()]
-    while left:
-        module = left.pop()
-        if module not in found:
-            found.add(module)
-            left += dependencies(module, nested=nested)
-    return found
-
-
 @cache
 def dependencies(module: Path, *, nested: bool = False) -> tuple[Path, ...]:
     """Return the modules that this one imports from its own package and from dspkit, in the order of its text.

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from statistics import NormalDist
 
-from .typing import Array
-
 
 def erlang_c(servers: int, load: float) -> float:
     """Return the probability that an arrival to M/M/c waits: $C = B/(1-\\frac ac(1-B))$ with Erlang's B by recursion.
@@ -156,21 +154,3 @@ def _gamma_share(shape: float, x: float) -> float:
         if abs(c * d - 1) < 1e-16:
             break
     return 1 - scale * fraction
-
-
-def virtual_delay(t: Array, arrived: Array, departed: Array) -> Array:
-    """Return the wait of the record that leaves at each time `t`, first in first out, from two cumulative curves.
-
-    That is the horizontal distance $t - A^{-1}(D(t))$ between arrivals A and departures D, linear between points.
-
-    Examples
-    --------
-    >>> virtual_delay([0, 1, 2], arrived=[0, 30, 60], departed=[0, 15, 30]).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    import numpy as np
-
-    t, arrived, departed = (np.asarray(x, dtype=float) for x in (t, arrived, departed))
-    grows = np.concatenate(([True], np.diff(arrived) > 0))  # without arrivals, the last record counts
-    delay: Array = np.maximum(0.0, t - np.interp(departed, arrived[grows], t[grows]))
-    return delay

@@ -110,12 +110,7 @@ class FlinkRest:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Poll Flink and return the windows.
-
-        Examples
-        --------
-        >>> FlinkRest("http://localhost:8081", polls=6).history()  # doctest: +SKIP
-        """
+        """Poll Flink and return the windows."""
         self.problems = Problems(strict=self._strict)
         polls = list(self._answers())
         first = polls[0]

@@ -191,12 +191,7 @@ class InfluxDB:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Read the points and return their windows.
-
-        Examples
-        --------
-        >>> InfluxDB("http://localhost:8086", database="metrics").history()  # doctest: +SKIP
-        """
+        """Read the points and return their windows."""
         self.problems = Problems(strict=self._strict)
         series = SampleSeries(
             self._names, self._window_s, self.problems, self._limits, rename=self._rename, labels=self._labels

@@ -89,12 +89,7 @@ class Prometheus:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Request the samples and return their windows.
-
-        Examples
-        --------
-        >>> Prometheus("http://localhost:9090", labels={"job_name": "clicks"}).history()  # doctest: +SKIP
-        """
+        """Request the samples and return their windows."""
         self.problems = Problems(strict=self._strict)
         series = SampleSeries(
             self._names, self._window_s, self.problems, self._limits, rename=self._rename, labels=self._labels

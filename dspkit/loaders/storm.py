@@ -82,12 +82,7 @@ class StormUI:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Request the topology and its components.
-
-        Examples
-        --------
-        >>> StormUI("http://localhost:8080").history()  # doctest: +SKIP
-        """
+        """Request the topology and its components."""
         self.problems = Problems(strict=self._strict)
         found = [self._one(answer, inputs) for answer, inputs in self._answers()]
         topology = self._given.topology

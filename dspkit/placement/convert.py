@@ -19,26 +19,6 @@ _NODE = {"capacity": 1.0, "speed": 1.0, "availability": 1.0}
 _LINK = {"delay_s": math.inf, "link_availability": 1.0, "bandwidth_per_s": math.inf}
 
 
-def application_frames(application: Application) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return data frames of operators (operator, demand, time_s) and of streams (start, end, rate_per_s)."""
-    import pandas as pd
-
-    operators = {name: getattr(application, name) for name in _OPERATOR}
-    starts, ends = ([s[k] for s in application.streams] for k in (0, 1))
-    streams = {"start": starts, "end": ends, "rate_per_s": application.rate_per_s}
-    return pd.DataFrame({"operator": application.operators, **operators}), pd.DataFrame(streams)
-
-
-def network_frames(network: Network) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return data frames of nodes (node, capacity, speed, availability) and of links (start, end, delay_s, ...)."""
-    import pandas as pd
-
-    nodes = pd.DataFrame({"node": network.nodes, **{name: getattr(network, name) for name in _NODE}})
-    u, v = np.nonzero(~np.eye(len(network.nodes), dtype=bool) & np.isfinite(network.delay_s))
-    ends = {"start": [network.nodes[i] for i in u], "end": [network.nodes[i] for i in v]}
-    return nodes, pd.DataFrame({**ends, **{name: getattr(network, name)[u, v] for name in _LINK}})
-
-
 def application_of_frames(operators: pd.DataFrame, streams: pd.DataFrame) -> Application:
     """Return an application from data frames; columns demand, time_s and rate_per_s may be missing.
 
@@ -105,28 +85,6 @@ def network_of_frames(nodes: pd.DataFrame, links: pd.DataFrame, *, both_ways: bo
     return Network(
         names, capacity=values["capacity"], speed=values["speed"], availability=values["availability"], **matrices
     )
-
-
-def application_graph(application: Application) -> Any:
-    """Return the application as a networkx DiGraph; attributes are named like the columns of the frames."""
-    import networkx as nx
-
-    operators, streams = application_frames(application)
-    graph = nx.DiGraph()
-    graph.add_nodes_from((row.pop("operator"), row) for row in operators.to_dict("records"))
-    graph.add_edges_from((row.pop("start"), row.pop("end"), row) for row in streams.to_dict("records"))
-    return graph
-
-
-def network_graph(network: Network) -> Any:
-    """Return the network as a networkx DiGraph, with one edge per link."""
-    import networkx as nx
-
-    nodes, links = network_frames(network)
-    graph = nx.DiGraph()
-    graph.add_nodes_from((row.pop("node"), row) for row in nodes.to_dict("records"))
-    graph.add_edges_from((row.pop("start"), row.pop("end"), row) for row in links.to_dict("records"))
-    return graph
 
 
 def application_of_graph(graph: Any) -> Application:

@@ -2,10 +2,10 @@ r"""The estimator: the demand of a load on operators, instances and nodes [elysi
 
 | paper | here |
 |---|---|
-| getOperatorInputRate(x, o), $ir(o)$ | `operator_input_rate`: $ir(B)=\sum_A\alpha_{AB}\,ir(A)$, $ir(s) = w_s x$ |
+| getOperatorInputRate(x, o), $ir(o)$ | `input_rates`: $ir(B)=\sum_A\alpha_{AB}\,ir(A)$, $ir(s) = w_s x$ |
 | getOperatorInstanceCpuUsage(o, ir/p) | `instance_cpu_usage`: share of one core |
 | getCpuUsages(allocation, x) | `node_cpu_usages`: $OP(\sum OCUP(ir/p))$ of each node |
-| predictInputLoad() | `predicted_input_load`: the greatest of the next h values |
+| predictInputLoad() | `peak` of a forecast: the greatest of the next h values |
 | $\alpha_{AB}$, $w_s$ | `profiling.selectivity`, `profiling.shares` of an application's load |
 
 A source takes in the load itself, so that its stream carries $\alpha$ times the load; the paper's $\alpha$ of a source
@@ -21,7 +21,6 @@ from typing import Any
 
 from ..core import ArgumentError, MetricError, Topology, applications, merge, named, prefixed
 from ..core.validation import is_number, is_whole, number
-from ..forecasting import Predictor, Series
 from .profiles import Profile
 
 Load = float | Mapping[str, float]
@@ -48,7 +47,7 @@ class Estimator:
     >>> from dspkit import apps, profiling, run
     >>> app = apps.word_count()
     >>> estimator = Estimator(app.topology, profiling.learn(run("static", app, steps=30)))
-    >>> estimator.operator_input_rate(100, "source")
+    >>> estimator.input_rates(100)["source"]
     100
     """
 
@@ -171,27 +170,6 @@ class Estimator:
                 rates[name] = sum(self.profile.selectivity[p, name].mean * rates[p] for p in parents)
         return rates
 
-    def operator_input_rate(self, load: Load, operator: str) -> float:
-        """Return the input rate of one operator under this load, in records/s.
-
-        Parameters
-        ----------
-        load : float or mapping
-            As for `loads`.
-        operator : str
-            The operator.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> estimator.operator_input_rate(10, "b")
-        20.0
-        """
-        return self.input_rates(load)[self.topology[operator].name]
-
     def instance_cpu_usage(self, operator: str, rate: float) -> float:
         """Return the share of a core that an instance uses at this input rate; it may exceed 1.
 
@@ -268,41 +246,6 @@ class Estimator:
         """
         overhead = self.profile.overhead
         return cores / self.cores if overhead is None else overhead.curve(cores)
-
-    def predicted_input_load(
-        self, predictor: Predictor, past: Series, horizon: int = 5, *, memory: Any = None
-    ) -> float:
-        """Return the greatest expected load of the next `horizon` values.
-
-        Parameters
-        ----------
-        predictor : Predictor
-            The predictor.
-        past : Series
-            The loads so far.
-        horizon : int
-            Values to look ahead.
-        memory : object, optional
-            What the predictor learned earlier.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> from dspkit.forecasting import LastValue
-        >>> estimator.predicted_input_load(LastValue(), Series([3, 4]))
-        4.0
-        """
-        if isinstance(predictor, type) or not isinstance(predictor, Predictor) or not isinstance(past, Series):
-            raise ArgumentError(
-                f"{predictor!r} and {past!r}"[:120],
-                expected="a Predictor and a Series",
-                fix="as in LastValue(), Series(…)",
-            )
-        learned = predictor.learn(past) if memory is None else memory
-        return predictor.forecast(learned, past, horizon).peak
 
 
 def counted(parallelism: Any, topology: Topology, of: Collection[str]) -> dict[str, int]:

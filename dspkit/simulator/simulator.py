@@ -281,8 +281,9 @@ class Simulator(BackendBase):
     def ticks(self) -> pd.DataFrame:
         """The run in ticks, as cumulative curves in source records: t, offered, ended, lost, and the lag at t.
 
-        Processed in order, the record that arrived when `offered` was x left the log when `offered - lost - lag` was x:
-        see `queueing.virtual_delay` (where a source refuses records, use `offered - lost` as the arrivals).
+        Processed in order, the record that arrived when `offered` was x left the log when `offered - lost - lag` was x
+        (where a source refuses records, use `offered - lost` as the arrivals): the distance between the curves is the
+        wait.
         """
         import pandas as pd
 

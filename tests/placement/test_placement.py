@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dspkit import placement, plots
 from dspkit.core import ArgumentError, PlacementError
 from dspkit.placement import Application, Network, Problem, Ranges, Weights
-from dspkit.placement.convert import application_frames, application_graph, network_frames, network_graph
 from dspkit.placement.generators import (
     diamond_application,
     gaussian_network,
@@ -216,6 +215,10 @@ def test_wrong_weights(wrong):
         Weights(**wrong)
 
 
+NODE = ("capacity", "speed", "availability")
+LINK = ("delay_s", "link_availability", "bandwidth_per_s")
+
+
 def same(a, b):
     for name in ("operators", "streams", "nodes"):
         if hasattr(a, name):
@@ -229,10 +232,26 @@ def same(a, b):
 def test_there_and_back_through_frames_and_graphs(seed):
     problem = small(seed)
     app, net = problem.application, problem.network
-    same(app, placement.application_of_frames(*application_frames(app)))
-    same(net, placement.network_of_frames(*network_frames(net)))
-    same(app, placement.application_of_graph(application_graph(app)))
-    same(net, placement.network_of_graph(network_graph(net)))
+    operators = [{"operator": o, "demand": app.demand[i], "time_s": app.time_s[i]} for i, o in enumerate(app.operators)]
+    streams = [{"start": a, "end": b, "rate_per_s": r} for (a, b), r in zip(app.streams, app.rate_per_s, strict=True)]
+    nodes = [{"node": n, **{k: getattr(net, k)[u] for k in NODE}} for u, n in enumerate(net.nodes)]
+    pairs = [(u, v) for u, v in np.argwhere(np.isfinite(net.delay_s)) if u != v]
+    links = [{"start": net.nodes[u], "end": net.nodes[v], **{k: getattr(net, k)[u, v] for k in LINK}} for u, v in pairs]
+    same(
+        app,
+        placement.application_of_frames(
+            pd.DataFrame(operators), pd.DataFrame(streams, columns=["start", "end", "rate_per_s"])
+        ),
+    )
+    same(net, placement.network_of_frames(pd.DataFrame(nodes), pd.DataFrame(links, columns=["start", "end", *LINK])))
+    for whole, points, ends, back in (
+        (app, operators, streams, placement.application_of_graph),
+        (net, nodes, links, placement.network_of_graph),
+    ):
+        graph = nx.DiGraph()
+        graph.add_nodes_from((next(iter(row.values())), row) for row in points)
+        graph.add_edges_from((row["start"], row["end"], row) for row in ends)
+        same(whole, back(graph))
 
 
 def test_logical_links_of_a_physical_graph_are_shortest_ways():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dspkit import Deployment, DspkitError, History, Operator, Simulator, Topology, apps, run, workload
 from dspkit.etp import rebalance
-from dspkit.forecasting import LastValue, Series
 from dspkit.policies.elysium import Elysium
 from dspkit.policies.static import Static
 from dspkit.profiling import (
@@ -241,7 +240,6 @@ def test_what_is_no_profile_is_refused_in_words(text, tmp_path):
         (lambda: compute_config(_chain(1e-3, overhead=FittedCurve(lambda x: x * math.nan)), 1), "finite overheads"),
         (lambda: _chain(1e-3).node_cpu_usages({("o0", 0): "n"}, {"o0": 0}, 1), "a whole number above 0"),
         (lambda: _chain(1e-3).node_cpu_usages({("o0", 0): "n"}, {}, 1), "a whole number above 0"),
-        (lambda: _chain(1e-3).predicted_input_load(None, Series([1]), 1), "a Predictor and a Series"),
         (lambda: Profile("x", {}), "as `learn` makes it"),
         (lambda: Ratio(math.nan), "finite numbers >= 0"),
         (lambda: errors("x", None), "a Profile"),
@@ -265,13 +263,12 @@ def _chain(*seconds, most=4, overhead=None, cores=4.0):
     return Estimator(topology, Profile(ratios, curves, overhead), cores)
 
 
-def test_the_estimators_four_methods():
+def test_the_estimators_methods():
     e = _chain(1e-3, 2e-3)
-    assert e.operator_input_rate(100, "o1") == 100
+    assert e.input_rates(100)["o1"] == 100
     assert e.instance_cpu_usage("o1", 50) == pytest.approx(0.1)
     places = {("o0", 0): "a", ("o1", 0): "a", ("o1", 1): "b"}
     assert e.node_cpu_usages(places, {"o0": 1, "o1": 2}, 400) == {"a": pytest.approx(0.2), "b": pytest.approx(0.1)}
-    assert e.predicted_input_load(LastValue(), Series([1, 5, 3]), 4) == 3
 
 
 @pytest.mark.parametrize("bad", [-1, float("nan"), "x", True, {"o1": 3}, {}, {"o0": -3}])

@@ -97,12 +97,7 @@ class SparkEventLog:
         self._spark, self._strict, self._limits = spark, strict, limits
 
     def history(self) -> History:
-        """Read the log.
-
-        Examples
-        --------
-        >>> SparkEventLog("spark-events/app-1", names=["read", "count"]).history()  # doctest: +SKIP
-        """
+        """Read the log."""
         log = self._log()
         batches = stages.of_one_query(log.batches(), self._query, self.problems)
         about = {"loader": "SparkEventLog", "source": self._path.name}
@@ -117,10 +112,6 @@ class SparkEventLog:
         ----------
         window_s : float
             The length of a window.
-
-        Examples
-        --------
-        >>> SparkEventLog("spark-events/app-1").recording().doctor()  # doctest: +SKIP
         """
         log = self._log()
         batches = stages.of_one_query(log.batches(), self._query, self.problems)

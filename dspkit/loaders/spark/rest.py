@@ -83,12 +83,7 @@ class SparkRest:
         self._strict, self._limits = strict, limits
 
     def history(self) -> History:
-        """Request all jobs and stages that Spark still keeps.
-
-        Examples
-        --------
-        >>> SparkRest("http://localhost:4040", names=["read", "count"]).history()  # doctest: +SKIP
-        """
+        """Request all jobs and stages that Spark still keeps."""
         batches = self._read()
         about = {"loader": "SparkRest", "source": str(self._url)}
         return stages.history_of_batches(
@@ -102,10 +97,6 @@ class SparkRest:
         ----------
         window_s : float
             The length of a window.
-
-        Examples
-        --------
-        >>> SparkRest("http://localhost:4040").recording().doctor()  # doctest: +SKIP
         """
         found = [batch for batch in self._read() if batch.query]
         for batch in found:

@@ -71,12 +71,7 @@ class ParquetSink(Sink):
             ) from error
 
     def files(self) -> list[Path]:
-        """Return the files of all published epochs, which hold each row once.
-
-        Examples
-        --------
-        >>> pd.read_parquet(ParquetSink("counts").files())  # doctest: +SKIP
-        """
+        """Return the files of all published epochs, which hold each row once."""
         return [self._folder / name for _, path in self._epochs() for name in self._manifest(path)["files"]]
 
     def open(self, writer: str, schema: pa.Schema) -> dict[int, str]:

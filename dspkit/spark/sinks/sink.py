@@ -91,10 +91,6 @@ class Sink(ABC):
         ----------
         schema
             The columns of the rows.
-
-        Examples
-        --------
-        >>> sink.check_schema(pa.schema({"word": pa.string()}))  # doctest: +SKIP
         """
         return
 
@@ -105,10 +101,6 @@ class Sink(ABC):
         ----------
         batch
             Some of the operator's rows.
-
-        Examples
-        --------
-        >>> sink.check_rows(batch)  # doctest: +SKIP
         """
         return
 
@@ -122,11 +114,6 @@ class Sink(ABC):
             The name of this operator of this job; a target can have several writers.
         schema
             The columns of the rows.
-
-        Examples
-        --------
-        >>> sink.open("4f1c", schema)  # doctest: +SKIP
-        {7: '7-5e884898', 8: '8-a1d0c6e8'}
         """
 
     @abstractmethod
@@ -143,10 +130,6 @@ class Sink(ABC):
             The name of the epoch's attempt that was committed.
         files
             The rows; the files may be moved.
-
-        Examples
-        --------
-        >>> sink.publish("4f1c", 9, "9-0c6e85e8", files)  # doctest: +SKIP
         """
 
     def withdraw(self, writer: str, epoch: int) -> None:
@@ -158,10 +141,6 @@ class Sink(ABC):
             The name that `open` got.
         epoch
             The last epoch that stays; -1 if none does.
-
-        Examples
-        --------
-        >>> sink.withdraw("4f1c", 8)  # doctest: +SKIP
         """
         raise SinkError(
             f"rows of epochs after {epoch} in {self!r}, which the job repeats, as its checkpoint went back",
@@ -178,10 +157,6 @@ class Sink(ABC):
             The name that `open` got.
         rows
             How many, at most.
-
-        Examples
-        --------
-        >>> sink.newest("4f1c", 1000).to_pandas()  # doctest: +SKIP
         """
         raise SinkError(
             f"a question for the newest rows of {self!r}",
@@ -222,12 +197,7 @@ class StagedFile:
     sum: int
 
     def check(self) -> None:
-        """Raise a CheckpointError if the file is not as it was written.
-
-        Examples
-        --------
-        >>> file.check()  # doctest: +SKIP
-        """
+        """Raise a CheckpointError if the file is not as it was written."""
         try:
             found = _measured(self.path)
         except OSError as error:
@@ -236,12 +206,7 @@ class StagedFile:
             raise incomplete(f"rows for a sink, {self.path.name}: it does not have its length and checksum")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as Arrow batches.
-
-        Examples
-        --------
-        >>> sum(batch.num_rows for batch in file.batches())  # doctest: +SKIP
-        """
+        """Yield the rows as Arrow batches."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(self.path) as file:
