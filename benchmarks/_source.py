@@ -22,6 +22,8 @@ PACKAGE = ROOT / "dspkit"
 # The packages whose `__all__` is for users; what else there is serves these.
 PARTS = "advice apps bo comparison core etp forecasting loaders migration placement plots policies profiling".split()
 PARTS += "placement.distributed_storm report simulator spark testing ui ui.lessons workload".split()
+# Protocols, which implementations need not inherit from.
+CONTRACTS = (("core", "Policy"), ("core", "Backend"), ("forecasting", "Predictor"), ("workload", "Workload"))
 FACES = ("dspkit", *(f"dspkit.{part}" for part in PARTS))
 
 
@@ -160,7 +162,8 @@ def public() -> Iterator[tuple[str, Any]]:
 def undocumented() -> dict[str, str]:
     """Return public callables without a Parameters section or without an example, and which of the two is missing.
 
-    Fields made with `knob()` say themselves what they are. Exceptions and what takes no parameter need no example.
+    Fields made with `knob()` say themselves what they are. Exceptions and what takes no parameter need no example. A
+    method needs the section, its class has the example; what overrides a method, or keeps a contract, inherits both.
     """
     found = {}
     for name, thing in public():
@@ -168,13 +171,32 @@ def undocumented() -> dict[str, str]:
             continue
         text = inspect.getdoc(thing) or ""
         missing = []
-        if _parameters(thing) and "Parameters\n---" not in text:
+        if _parameters(thing) and not _explained(text):
             missing.append("Parameters")
         if ">>>" not in text and (_parameters(thing) or isinstance(thing, FunctionType)):
             missing.append("an example")
         if missing:
             found[name] = " and ".join(missing)
+        if isinstance(thing, type):
+            found |= {f"{name}.{method}": "Parameters" for method in _unexplained(thing)}
     return found
+
+
+def _unexplained(kind: type) -> Iterator[str]:
+    """Yield the public methods of a class of which neither they nor a contract explain the parameters."""
+    contracts = [getattr(import_module(f"dspkit.{part}"), name) for part, name in CONTRACTS]
+    for name in dir(kind):
+        member = inspect.getattr_static(kind, name)
+        method = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        if name.startswith("_") or not isinstance(method, FunctionType) or not method.__module__.startswith("dspkit"):
+            continue
+        sources = [source for source in (*kind.__mro__, *contracts) if hasattr(source, name)]
+        if _parameters(method) and not any(_explained(inspect.getdoc(getattr(s, name)) or "") for s in sources):
+            yield name
+
+
+def _explained(text: str) -> bool:
+    return "Parameters\n---" in text
 
 
 def _parameters(thing: Any) -> list[str]:

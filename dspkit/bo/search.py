@@ -224,13 +224,25 @@ class LatencySurrogate:
         return expected, process
 
     def log_latency(self, X: Any) -> tuple[Array, Array]:
-        """Return mean and standard deviation of $\\ln l/l_t$ of each configuration, one per row."""
+        """Return mean and standard deviation of $\\ln l/l_t$ of each configuration, one per row.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        """
         expected, process = self._parts
         mean, sigma = process.predict(self.lattice.scaled(X))
         return mean + expected(X), np.maximum(sigma, 1e-9)
 
     def meets(self, X: Any) -> Array:
-        """Return the probability that the mean latency of each configuration meets the target."""
+        """Return the probability that the mean latency of each configuration meets the target.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        """
         mean, sigma = self.log_latency(X)
         found: Array = ndtr(-mean / sigma)
         return found
@@ -251,11 +263,25 @@ class LatencySurrogate:
         return self.alpha * first + self._cost(X), self.alpha * np.sqrt(np.maximum(second - first**2, 0.0))
 
     def mean(self, X: Any) -> Array:
-        """Return the mean of the score of each configuration."""
+        """Return the mean of the score of each configuration.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        """
         return self(X)[0]
 
     def log_improvement(self, X: Any, best: float) -> Array:
-        r"""Return the logarithm of the expected improvement on `best`: $E\max(0, F-best)$ in closed form."""
+        r"""Return the logarithm of the expected improvement on `best`: $E\max(0, F-best)$ in closed form.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        best : float
+            The score to improve on.
+        """
         short = best - self._cost(X)  # the latency's part must exceed it: z must be below z1
         if self.alpha == 0:  # only the cost counts, and it is known
             return np.log(np.maximum(-short, 1e-300))

@@ -233,6 +233,11 @@ class PlannedPlacement(PolicyKnobs):
     def plan(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
         """Return the plan with the measured rates.
 
+        Parameters
+        ----------
+        state, now, nodes
+            As of `early`.
+
         Examples
         --------
         >>> policy = ODP(pinned={"a": "n1"})
@@ -244,6 +249,11 @@ class PlannedPlacement(PolicyKnobs):
 
     def nodes_of(self, found: Solution) -> Mapping[str, tuple[str, ...]]:
         """Return the nodes of each operator's instances.
+
+        Parameters
+        ----------
+        found : Solution
+            A plan.
 
         Examples
         --------
@@ -362,7 +372,7 @@ class ODP(PlannedPlacement):
         super().__post_init__()
 
     def early(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
-        """Return the plan without rates: for the highest availability, or if all nodes are equal, response time."""
+        # For the highest availability, or if all nodes are equal, the least response time.
         equal = len({self.up.get(n, 1.0) for n in nodes}) == 1
         weights = Weights(1.0, 0.0, 0.0) if equal else Weights(0.0, 1.0, 0.0)
         return self._solved(self._problem(state, now, nodes, dict.fromkeys(state.topology.edges, 1.0)), weights, state)
@@ -438,7 +448,7 @@ class ODRP(PlannedPlacement):
         return Weights(self.response, self.availability, self.network, self.metric, self.cost)
 
     def early(self, state: PlanState, now: Deployment, nodes: tuple[str, ...]) -> Solution:
-        """Return the plan without rates: for the least cost."""
+        # For the least cost.
         return self._solved(
             self._problem(state, nodes, PeriodRates(space=state.measured.space)), Weights(0.0, cost=1.0)
         )

@@ -250,6 +250,13 @@ class OnDemand(PolicyKnobs):
     def sample(self, topology: Topology, snapshot: Snapshot) -> Rates:
         """Return one window's rates, according to `measure`.
 
+        Parameters
+        ----------
+        topology : Topology
+            The operators.
+        snapshot : Snapshot
+            The measurements.
+
         Examples
         --------
         >>> from dspkit import apps

@@ -78,7 +78,13 @@ class EventTime:
         return f"column {self.time}" if isinstance(self.time, str) else "a function"
 
     def sends(self, log: pa.Schema) -> pa.Schema:
-        """Return the columns of the log's records, with those that this adds."""
+        """Return the columns of the log's records, with those that this adds.
+
+        Parameters
+        ----------
+        log : pyarrow.Schema
+            Columns of the log.
+        """
         import pyarrow as pa
 
         if self.time is not None:
@@ -92,7 +98,15 @@ class EventTime:
         return log.append(pa.field(OWN_TIME, pa.timestamp("us", "UTC")))
 
     def with_own_time(self, batch: pa.RecordBatch, own: Array) -> pa.RecordBatch:
-        """Return records of the log as they are sent, given the log's own time in microseconds."""
+        """Return records of the log as they are sent, given the log's own time in microseconds.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Records of the log.
+        own : array
+            The log's own time of each record, in microseconds.
+        """
         import pyarrow as pa
 
         if self.time is not None:
@@ -100,7 +114,13 @@ class EventTime:
         return batch.append_column(self.sends(batch.schema).field(OWN_TIME), pa.array(own, pa.timestamp("us", "UTC")))
 
     def micros(self, batch: pa.RecordBatch, own: Array) -> Array:
-        """Return the event times of the log's records in microseconds, given the log's own time."""
+        """Return the event times of the log's records in microseconds, given the log's own time.
+
+        Parameters
+        ----------
+        batch, own
+            As of `with_own_time`.
+        """
         if self.time is None:
             return own
         return micros(batch.column(self.time) if isinstance(self.time, str) else self.time(batch))

@@ -94,6 +94,36 @@ def test_the_house_stays_in_order():
     assert len(_source.modules()) <= 290
     assert len(_source.single_readers()) <= 15
     assert len(_source.repeated_classes()) <= 10
+    assert _source.undocumented() == {}
+
+
+def test_overrides_and_what_keeps_a_contract_are_explained_there(monkeypatch):
+    class Base:
+        def take(self, rows):
+            """Take rows.
+
+            Parameters
+            ----------
+            rows
+                Any.
+            """
+
+        def give(self, rows):
+            """Give rows."""
+
+        def step(self, state, snapshot):
+            """Decide."""
+
+    class Derived(Base):
+        def take(self, rows): ...
+
+        def give(self, rows): ...
+
+    for kind in (Base, Derived):
+        monkeypatch.setattr(kind, "__module__", "dspkit.made")
+        for name in ("take", "give", "step"):
+            monkeypatch.setattr(getattr(kind, name), "__module__", "dspkit.made")
+        assert list(_source._unexplained(kind)) == ["give"]
 
 
 @pytest.mark.parametrize("face", _source.FACES)

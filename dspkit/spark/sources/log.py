@@ -95,22 +95,48 @@ class LogSource(ABC):
 
     @abstractmethod
     def follower(self, marks: list[list[Mark]]) -> Follower:
-        """Return the driver's view of the log, from these marks on."""
+        """Return the driver's view of the log, from these marks on.
+
+        Parameters
+        ----------
+        marks : list of list of Mark
+            The known marks of each partition.
+        """
 
     @abstractmethod
     def reader(self) -> Reader:
         """Return a client for a task."""
 
     def place(self, mark: Mark) -> str:
-        """Return the file, or another place of several that grow side by side, of a mark."""
+        """Return the file, or another place of several that grow side by side, of a mark.
+
+        Parameters
+        ----------
+        mark : Mark
+            A mark.
+        """
         return ""
 
     def at(self, folder: Path) -> Self:
-        """Return the source with a folder for its marks."""
+        """Return the source with a folder for its marks.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder.
+        """
         return replace(self, folder=folder)
 
     def records(self, frame: bytes, read_to: dict[int, int]) -> tuple[Records, dict[int, int]]:
-        """Fetch the records of a frame, and return them and how far each partition is read."""
+        """Fetch the records of a frame, and return them and how far each partition is read.
+
+        Parameters
+        ----------
+        frame : bytes
+            Two words, and three for each stretch: partition, first number, number after the last.
+        read_to : dict
+            How far each partition was read before.
+        """
         import numpy as np
         import pyarrow as pa
 
@@ -135,7 +161,13 @@ class LogSource(ABC):
         return Records(batch, event, np.full(len(event), int(words[0]))), read_to
 
     def partition_of(self, stretches: Array) -> Array:
-        """Return the partition of each of the records of stretches (partition, from, to), in the order of `records`."""
+        """Return the partition of each of the records of stretches (partition, from, to), in the order of `records`.
+
+        Parameters
+        ----------
+        stretches : array
+            One row per stretch: partition, first number, number after the last.
+        """
         import numpy as np
 
         partition: Array = np.repeat(stretches[:, 0], stretches[:, 2] - stretches[:, 1])

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 def numbered_records(ids: Array, event_s: Array) -> pa.RecordBatch:
     """Return records with their number, and their event time in seconds since the start.
 
+    Parameters
+    ----------
+    ids : array
+        Numbers of the records.
+    event_s : array
+        Their event times, in seconds.
+
     Examples
     --------
     >>> import numpy as np

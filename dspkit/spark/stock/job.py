@@ -596,7 +596,13 @@ class AttachedQuery(Observed, BackendBase):
         return self._changed("limit", f"{kind}={value}", shown)
 
     def trigger(self, interval: str | float) -> QueryChange:
-        """Set the trigger's interval, as in "2 seconds" or 2; it counts after one more batch."""
+        """Set the trigger's interval, as in "2 seconds" or 2; it counts after one more batch.
+
+        Parameters
+        ----------
+        interval : str or float
+            A time as Spark writes it, or seconds.
+        """
         changer = self._knob("trigger")
         seconds = seconds_of(interval)
         old = changer.trigger_s()
@@ -634,7 +640,13 @@ class AttachedQuery(Observed, BackendBase):
         return self._changed("tasks", str(count), lambda b: any(r.tasks == wanted for r in b.stages))
 
     def executors(self, count: int) -> QueryChange:
-        """Ask for so many executors: more take part from the next stage on, fewer retire before they end."""
+        """Ask for so many executors: more take part from the next stage on, fewer retire before they end.
+
+        Parameters
+        ----------
+        count : int
+            Executors of the cluster.
+        """
         changer = self._knob("executors")
         count = whole(count, "count", 1)
         cores, cap = self._cores, self._settings.get("spark.cores.max")
