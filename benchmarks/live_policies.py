@@ -1,20 +1,22 @@
 """Every registered policy at its live preset on running PySpark jobs, beside the same on the fitted simulator.
 
 `python -m benchmarks live_policies` takes word count, the Yahoo benchmark and tweets through a load step of three times
-the rate, 180 s per policy; it takes about three hours. Policies that choose places get a cluster of three workers that
-are as far apart as `FAR` says. A part of it:
+the rate, up to the rate that the app is made for, 180 s per policy; it takes about five hours. Policies that choose
+places get a cluster of three workers that are as far apart as `FAR` says. A part of it:
 
     python -m benchmarks.live_policies --apps word_count --policies ds2,drs --seconds 60 --no-simulated
 
-Each row is kept in build/live_policies.jsonl as soon as it is there, and not measured again while dspkit's code and the
-length are the same, unless `--fresh`: an interrupted run continues, and parts add up to one table,
-build/live_policies.md.
+Each row is kept in benchmarks/live_policies.jsonl as soon as it is there, and not measured again while dspkit's code
+and the length are the same, unless `--fresh`: an interrupted run continues. Parts add up to one table,
+docs/live_policies.md, which has the newest row of each run, and says which are missing; `--table` only writes it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 APPS = ("word_count", "yahoo", "tweet_branches")
 SECONDS, PRESET_S, STEP_S, WINDOW_S, GROWTH = 180.0, 120.0, 30.0, 2.0, 3.0
 LOOK = 5  # windows over which the lag at the end is compared
-KEPT = Path(__file__).resolve().parent.parent / "build" / "live_policies.jsonl"
-TABLE = KEPT.with_suffix(".md")
+KEPT = Path(__file__).resolve().with_suffix(".jsonl")
+TABLE = KEPT.parent.parent / "docs" / "live_policies.md"
+BUSY = 2.0  # load average per core above which a machine is called busy; a job by itself has about one
 FAR = {("worker-1", "worker-2"): 0.02, ("worker-2", "worker-3"): 0.03, ("worker-1", "worker-3"): 0.06}  # seconds
 CORES = 16  # slots of each worker
 AS_PREDICTED = 0.25
@@ -61,6 +64,8 @@ class Row:
     latency_s: float | None = None  # median over the same windows
     seconds: float = SECONDS  # length of the run
     code: str = ""  # fingerprint of dspkit's code
+    day: str = ""  # of the run
+    machine_load: float | None = None  # load average per core at its end
 
 
 def promise_of(name: str) -> str:
@@ -94,32 +99,33 @@ def code() -> str:
     return caching.package_key(caching.__file__)[:16]
 
 
-def kept() -> dict[tuple[str, str, str, float], Row]:
-    """Return the rows that are known for the present code, by app, policy, place and length."""
+def kept(*, of_any_code: bool = False) -> dict[tuple[str, str, str, float], Row]:
+    """Return the newest rows that are known, by app, policy, place and length; those of the present code only."""
     found = {}
     for line in KEPT.read_text("utf-8").splitlines() if KEPT.exists() else ():
         row = Row(**json.loads(line))
-        if row.code == code():
+        if of_any_code or row.code == code():
             found[row.app, row.policy, row.where, row.seconds] = row
     return found
 
 
 def keep(found: Row) -> Row:
-    """Write a row to the others at once, and return it."""
-    KEPT.parent.mkdir(exist_ok=True)
+    """Write a row to the others at once, and return it, with the day and how busy the machine is."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    found = replace(found, code=code(), day=time.strftime("%Y-%m-%d"), machine_load=round(busy, 1))
     with KEPT.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(found)) + "\n")
     return found
 
 
 def load_of(app: App) -> Workload | dict[str, Workload]:
-    """Return the live load of an app: its lower rate, and from the step on three times as much."""
+    """Return the live load of an app: a third of its greatest rate, and from the step on all of it."""
     from dspkit.workload import Jump
 
     rates = app.live.rates
     if isinstance(rates, Mapping):
-        return {name: Jump(low, GROWTH * low, STEP_S) for name, (low, _) in rates.items()}
-    return Jump(rates[0], GROWTH * rates[0], STEP_S)
+        return {name: Jump(top / GROWTH, top, STEP_S) for name, (_, top) in rates.items()}
+    return Jump(rates[1] / GROWTH, rates[1], STEP_S)
 
 
 def row(app: str, name: str, where: str, history: History, note: str = "") -> Row:
@@ -238,7 +244,7 @@ def rows(
             at = (app.name, name)
             if (found := known.get((*at, "live", seconds))) is None:
                 found, history = live(app, name, seconds)
-                found = keep(replace(found, seconds=seconds, code=code()))
+                found = keep(replace(found, seconds=seconds))
                 if name == "ds2" and beside:
                     fitted = app.fitted(history[3:])
             yield found
@@ -247,25 +253,61 @@ def rows(
             if (found := known.get((*at, "simulated", seconds))) is None:
                 if fitted is None:
                     fitted = app.fitted(live(app, "ds2", seconds)[1][3:])
-                found = keep(replace(simulated(app, name, fitted, seconds), seconds=seconds, code=code()))
+                found = keep(replace(simulated(app, name, fitted, seconds), seconds=seconds))
             yield found
+
+
+_HEAD = (
+    "app", "policy", "where", "first decision", "decisions", "lag stops growing", "lag at the end",
+    "between workers", "latency", "runs at the end", "machine",
+)  # fmt: skip
 
 
 def table(found: Iterable[Row]) -> str:
     """Return the rows as a Markdown table."""
-    head = (
-        "app", "policy", "where", "first decision", "decisions", "lag stops growing", "lag at the end",
-        "between workers", "latency", "runs",
-    )  # fmt: skip
-    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    lines = [" | ".join(_HEAD), " | ".join("---" for _ in _HEAD)]
     for r in found:
         first, top = (("-" if x is None else f"{x:.0f} s") for x in (r.first_decision_s, r.lag_stops_growing_s))
         lag = "-" if r.lag_at_end is None else f"{r.lag_at_end:,.0f}{'' if r.falls else ', grows'}"
         crossing = "-" if r.crossing is None else f"{r.crossing:,.0f}/s"
         latency = "-" if r.latency_s is None else f"{1e3 * r.latency_s:.0f} ms"
         cells = (r.app, r.policy, r.where, first, str(r.decisions), top, lag, crossing, latency, r.runs or r.note)
-        lines.append(" | ".join(cells))
+        lines.append(" | ".join((*cells, _machine(r))))
     return "\n".join(f"| {line} |" for line in lines) + "\n"
+
+
+def _machine(row: Row) -> str:
+    """Return when a row was measured, and whether other programs ran."""
+    if row.where == "simulated" or row.machine_load is None:
+        return row.day
+    return f"{row.day}, {'busy' if row.machine_load > BUSY else 'quiet'} ({row.machine_load:g} per core)"
+
+
+_PAGE = """# Every policy on running PySpark jobs
+
+Made by `python -m benchmarks.live_policies --table` from benchmarks/live_policies.jsonl; do not edit.
+
+Each registered policy at its live preset, `policy.live({preset:g})`, on jobs whose load trebles after {step:g} s, for
+{seconds:g} s: when it first acted, how often, when the lag (records that wait in the log) was greatest, what it was
+at the end and whether it still grew, and what ran then. *simulated* is the same on the simulator that is fitted to
+the live run of DS2. *machine* is the load average per core at the end of the run: above {busy:g} other programs had the
+cores, and a job that needs them falls behind whatever its policy does. {have} of {all} rows are there.
+
+{rows}"""
+
+
+def page() -> str:
+    """Return the page of docs/: the newest row of each run, and the rows that are still missing."""
+    from dspkit import policies
+    from dspkit.apps import get
+
+    newest = kept(of_any_code=True)
+    apps = [get(name)().name for name in APPS]
+    wanted = [(a, p, w, SECONDS) for a in apps for p in sorted(policies.available()) for w in ("live", "simulated")]
+    found = [newest.get(at) or Row(*at[:3], promise_of(at[1]), note="not run yet") for at in wanted]
+    have = sum(at in newest for at in wanted)
+    numbers = {"preset": PRESET_S, "step": STEP_S, "seconds": SECONDS, "busy": BUSY, "have": have, "all": len(wanted)}
+    return _PAGE.format(**numbers, rows=table(found))
 
 
 @cache
@@ -273,8 +315,7 @@ def _everything() -> tuple[Row, ...]:
     from dspkit import policies
 
     found = tuple(rows(APPS, sorted(policies.available())))
-    TABLE.parent.mkdir(exist_ok=True)
-    TABLE.write_text(table(found), encoding="utf-8")
+    TABLE.write_text(page(), encoding="utf-8")
     return found
 
 
@@ -319,12 +360,18 @@ def main() -> None:
     asks.add_argument("--seconds", type=float, default=SECONDS)
     asks.add_argument("--no-simulated", dest="simulated", action="store_false")
     asks.add_argument("--fresh", action="store_true", help="measure again what is kept")
+    asks.add_argument("--table", action="store_true", help="measure nothing, and write the page of docs/")
     told = asks.parse_args()
-    chosen = told.apps.split(","), told.policies.split(",")
-    for made in rows(*chosen, told.seconds, beside=told.simulated, fresh=told.fresh):
+    for made in rows(
+        told.apps.split(","),
+        [] if told.table else told.policies.split(","),
+        told.seconds,
+        beside=told.simulated,
+        fresh=told.fresh,
+    ):
         print(json.dumps(asdict(made)), flush=True)
-    TABLE.write_text(table(kept().values()), encoding="utf-8")
-    print(TABLE.read_text("utf-8"))
+    TABLE.write_text(page(), encoding="utf-8")
+    print(f"{TABLE}: see there")
 
 
 if __name__ == "__main__":

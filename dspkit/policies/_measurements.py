@@ -109,7 +109,12 @@ class Attained(NamedTuple):
     busy: Mapping[str, float] = FrozenMap()  # seconds of the fullest instance of each operator in it
 
     def after(self, snapshot: Snapshot) -> Attained:
-        """Return the share with one more window; an epoch ends where a window has a commit."""
+        """Return the share with one more window; an epoch ends where a window has a commit.
+
+        In micro-batches operators take turns, so that none is busy all the time anyway: they say nothing.
+        """
+        if snapshot.execution != "pipelined":
+            return self
         if self.deployment != snapshot.deployment or snapshot.downtime_s > 0:
             return Attained(self.share, snapshot.deployment, snapshot.lag)
         busy = {n: self.busy.get(n, 0.0) + snapshot.window_s * _busiest(m) for n, m in snapshot.operators.items()}

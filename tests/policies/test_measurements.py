@@ -95,6 +95,7 @@ def test_nothing_is_lost_where_no_epoch_ends_or_the_job_keeps_up() -> None:
     for windows in (
         [replace(s, commit_s=0.0) for s in grows],
         [replace(s, downtime_s=0.1) for s in grows],
+        [replace(s, execution="micro-batch") for s in grows],
         _epochs([100.0, 200.0, 300.0]),  # less than a second's worth waits
         _epochs([9000.0, 6000.0, 3000.0]),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 import live
 from dspkit import apps, policies, run
 from dspkit.core import Policy, Snapshot
+from dspkit.core.loop import control_loop
 from dspkit.policies.autrascale import AuTraScale
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.elastic_storm import ElasticStorm
 from dspkit.policies.fission import Fission
+from dspkit.spark import SparkCluster
 from dspkit.workload import Jump
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -57,3 +60,31 @@ def test_a_policy_brings_a_live_job_through_a_load_step(name: str) -> None:
     assert 1 <= sum(step.rescaled for step in after) <= most
     assert _keeps_up([step.snapshot for step in after[-4:]])
     assert after[-1].snapshot.deployment.parallelism["flat_map"] >= 2
+
+
+def test_odp_leaves_a_machine_that_fails_and_every_record_counts_once(tmp_path: Path) -> None:
+    """Two steps, then on failure: first plan, plan with measured rates, and one without the worker that died."""
+    live.end()
+    pinned = {"read": "worker-1", "work": "worker-2"}
+    policy = policies.get("odp")(pinned=pinned, slots_per_node=4, monitor_s=4)
+    with (
+        SparkCluster.local(3, 4, memory="512m", replace_lost=False) as cluster,
+        live.job(300, 50, master=cluster, spark=cluster.start("realtime"), checkpoint=tmp_path) as job,
+    ):
+        rules: list[str] = []
+        lost = ""
+        for step in control_loop(policy, job, steps=200):
+            rules += [step.decision.why["rule"]] if step.decision else []
+            if not lost and rules[-1:] == ["placed"]:
+                lost = step.snapshot.deployment.placement["work", 0]
+                cluster._workers[lost].process.kill()
+            left = lost and lost not in job.deployment.placement.values()
+            if left and step.snapshot.throughput > 0 and set(job.places().values()) <= set(cluster.workers):
+                break
+        plans = [rules.index(r) for r in ("early plan, without rates", "plan with measured rates", "failed: worker-2")]
+        assert plans == sorted(plans)
+        assert lost not in cluster.workers
+        assert job.deployment.workers == 2
+        assert job.restarts >= 1
+        assert job.places() == job.deployment.placement
+    assert live.each_once(tmp_path) > 300

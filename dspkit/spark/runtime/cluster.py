@@ -1,7 +1,7 @@
 """A small Spark cluster on this machine: a standalone master and workers, each a process of its own.
 
-Workers can be added and removed while jobs run, like machines of a real cluster, and one that dies is replaced. All
-processes listen on the loopback address only. Spark's connections between them begin with a proof of the cluster's
+Workers can be added and removed while jobs run, like machines of a real cluster. By default one that dies is replaced.
+All processes listen on the loopback address only. Spark's connections between them begin with a proof of the cluster's
 secret, those of the streaming shuffle included (`Exchange.java`); the pages of master and workers are refused.
 
 `running`, `below`, `kill` and `cpu_s` list processes of this machine, end them, and read their processor time (psutil).
@@ -96,8 +96,10 @@ class SparkCluster(BackendBase):
         port: int,
         delays: Mapping[tuple[str, str], float] | None = None,
         rates: Mapping[tuple[str, str], float] | None = None,
+        *,
+        replace_lost: bool = True,
     ):
-        self.cores, self.memory = cores, memory
+        self.cores, self.memory, self._replace_lost = cores, memory, replace_lost
         self.delays, self.rates = _by_pair(delays, "delays", zero=True), _by_pair(rates, "rates", zero=False)
         self.url = ""
         self._secret = secrets.token_hex(16)
@@ -132,6 +134,7 @@ class SparkCluster(BackendBase):
         port: int = 0,
         delays: Mapping[tuple[str, str], float] | None = None,
         rates: Mapping[tuple[str, str], float] | None = None,
+        replace_lost: bool = True,
     ) -> SparkCluster:
         """Start a master and `workers` on this machine, each with slots for `cores` tasks.
 
@@ -153,6 +156,9 @@ class SparkCluster(BackendBase):
             Delay in seconds by pair of workers, in both directions unless both are listed; none by default.
         rates
             Bytes/s by pair of workers, likewise; all tasks of the receiving worker share it. No limit by default.
+        replace_lost
+            Whether a worker that dies is replaced by one of the same name; otherwise it is gone, like a machine that
+            failed, and a policy that chooses places moves its instances.
 
         Examples
         --------
@@ -170,7 +176,7 @@ class SparkCluster(BackendBase):
                 f"a jar that cannot be used: {why}", expected="dspkit's jar and its Spark", fix="install dspkit[spark]"
             )
         ensure_java()
-        made = cls(cores, memory, port, delays, rates)
+        made = cls(cores, memory, port, delays, rates, replace_lost=replace_lost)
         try:
             made.add(workers)
         except BaseException:
@@ -407,7 +413,7 @@ class SparkCluster(BackendBase):
         raise ClusterError(got, expected=f"a start within {_START_S:g} s", fix="try again")
 
     def _tend(self) -> None:
-        """Replace workers that died, and the master."""
+        """Replace workers that died, unless they are to be gone then, and the master."""
         while not self._ended.wait(_TEND_S):
             with self._lock:
                 if self._ended.is_set():
@@ -419,10 +425,13 @@ class SparkCluster(BackendBase):
                 for name, daemon in list(self._workers.items()):
                     if daemon.process.poll() is None:
                         continue
-                    log.warning("%s died and is replaced", name)
+                    log.warning("%s died and is %s", name, "replaced" if self._replace_lost else "gone")
                     _end([daemon.process])
                     shutil.rmtree(self._folder / name, ignore_errors=True)
-                    self._workers[name] = self._worker(name)
+                    if self._replace_lost:
+                        self._workers[name] = self._worker(name)
+                    else:
+                        del self._workers[name]
 
 
 def is_name(name: Any) -> bool:
