@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import cast
@@ -68,8 +69,9 @@ def row(step: Step) -> str:
     if step.decision is None:
         action = "settling"
     elif step.rescaled:
-        why = {k: v for k, v in step.decision.why.items() if k in ("demand", "true rate")}
-        action = f"{changes(s.deployment, step.decision.deployment)}   because {why_text(why)}"
+        why = {k: v for k, v in step.decision.why.items() if k in ("demand", "true rate")} or step.decision.why
+        reason = textwrap.shorten(why_text(why), 200, placeholder=" …")
+        action = changes(s.deployment, step.decision.deployment) + (f"   because {reason}" if reason else "")
     else:
         action = "stays: " + ", ".join(f"{name} {k}" for name, k in s.deployment.parallelism.items())
     numbers = f"{s.t:5.0f} {s.source_rate:11,.0f} {s.throughput:7,.0f} {waiting:8,.0f}"

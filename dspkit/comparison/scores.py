@@ -23,10 +23,13 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import ArgumentError, History, MetricError, Snapshot, Step
 from ..core.validation import number, whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TRACE = 1e-9  # records/s that count as 0
 Signal = Callable[[Step], float | None]
@@ -197,6 +200,39 @@ def scores(history: History, available: int | None = None, *, every_s: float | N
         "downtime_s": sum(s.snapshot.downtime_s for s in history),
     }
     return values | {name: value for name, value in asdict(saso(history, of)).items() if name != "levels"}
+
+
+def side_by_side(runs: Mapping[str, History], target_latency_s: float) -> pd.DataFrame:
+    """Return one row per run: share of the load processed, latency, instances, changes, downtime, with their units.
+
+    Parameters
+    ----------
+    runs : mapping of str to History
+        The runs by name.
+    target_latency_s : float
+        The latency to meet.
+
+    Examples
+    --------
+    >>> from dspkit import run
+    >>> list(side_by_side({"static": run("static", "star", steps=3)}, 0.5).columns[:2])
+    ['done, %', 'latency, ms']
+    """
+    import pandas as pd
+
+    rows = {}
+    for name, history in runs.items():
+        frame = history.application
+        late = "latency_mean" in frame
+        rows[name] = {
+            "done, %": 100 * frame.throughput.sum() / max(frame.source_rate.sum(), 1e-9),
+            "latency, ms": 1e3 * frame.latency_mean.mean() if late else float("nan"),
+            "windows above target, %": 100 * (frame.latency_mean > target_latency_s).mean() if late else 0,
+            "instances": frame.instances.mean(),
+            "changes": int(frame.rescaled.sum()),
+            "downtime, s": frame.downtime_s.sum(),
+        }
+    return pd.DataFrame(rows).T.rename_axis("policy")
 
 
 def _miss(step: Step, signal: Signal, needed: Callable[[Snapshot], float] | None) -> float:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 
 from .. import apps, plots, report
+from ..comparison.scores import side_by_side
 from ..core import ArgumentError, FrozenMap, History, Policy, call
 from ..experiment import Experiment, policy_of
 from ..policies import available
@@ -238,20 +239,7 @@ class Compare:
     @property
     def scores(self) -> pd.DataFrame:
         """One row per policy: share of the load processed, latency, instances, changes, downtime."""
-        import pandas as pd
-
-        rows = {}
-        for name, history in self.runs.items():
-            frame, target = history.application, self.settings.target_latency_s
-            rows[name] = {
-                "done, %": 100 * frame.throughput.sum() / max(frame.source_rate.sum(), 1e-9),
-                "latency, ms": 1e3 * frame.latency_mean.mean() if "latency_mean" in frame else float("nan"),
-                "windows above target, %": 100 * (frame.latency_mean > target).mean() if "latency_mean" in frame else 0,
-                "instances": frame.instances.mean(),
-                "changes": int(frame.rescaled.sum()),
-                "downtime, s": frame.downtime_s.sum(),
-            }
-        return pd.DataFrame(rows).T.rename_axis("policy")
+        return side_by_side(self.runs, self.settings.target_latency_s)
 
     def export(self) -> Path:
         """Write what is shown as one HTML file, and return its path."""

@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 import dspkit
 from dspkit import apps
 from dspkit.__main__ import main
+from dspkit.core import History
 from dspkit.policies.ds2 import DS2
 from dspkit.report import kernel
 from dspkit.report.notebook import execute as execute_notebook
@@ -133,3 +134,71 @@ def test_as_a_module():
     assert wrong.stderr.startswith("dspkit: got reference")
     assert "Traceback" not in wrong.stderr
     assert run("report").returncode == 2
+
+
+def test_a_run_is_written_for_others_to_watch_and_compared(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DSPKIT_HOME", str(tmp_path))
+    assert main(["run", "--app", "star", "--policy", "DS2(activation=2)", "--windows", "4"]) == 0
+    printed = capsys.readouterr().out
+    (lines,) = (tmp_path / "runs").glob("*.jsonl")
+    assert len(lines.read_text().splitlines()) == 4
+    assert History.load(lines.with_suffix(".parquet")).about["policy"] == "DS2(activation=2)"
+    assert main(["watch", str(tmp_path / "runs"), "--once"]) == 0
+    watched = capsys.readouterr().out
+    assert lines.stem in watched
+    assert all(line in watched for line in printed.splitlines()[1:5])
+    assert main(["compare", "ds2", "static", "--app", "star", "--windows", "3"]) == 0
+    assert "windows above target, %" in capsys.readouterr().out
+
+
+def test_lines_of_others_cannot_steer_the_terminal_and_a_half_written_one_waits(tmp_path, capsys):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"window": 1, "of": 2, "line": "\\u001b[31mred"}\nrubbish\n{"window": 2, "of": 2, "li')
+    assert main(["watch", str(tmp_path), "--once"]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "red" in printed
+    assert "(a line that is not of a run)" in printed
+    assert "2 of 2" not in printed
+    assert main(["watch", str(tmp_path / "none")]) == 2
+
+
+def test_watch_follows_a_run_of_another_process(tmp_path):
+    """Its lines come while it runs: the first is printed before the last is written."""
+    env = {**os.environ, "DSPKIT_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    (tmp_path / "runs").mkdir()
+    command = [sys.executable, "-m", "dspkit"]
+    watch = subprocess.Popen([*command, "watch", str(tmp_path / "runs")], stdout=subprocess.PIPE, text=True)
+    try:
+        made = subprocess.Popen([*command, "run", "--app", "star", "--windows", "60", "--speed", "5"], env=env)
+        for line in watch.stdout:
+            if " 1 of 60" in line:
+                assert made.poll() is None
+                break
+    finally:
+        made.kill()
+        watch.kill()
+        made.wait()
+        watch.wait()
+        watch.stdout.close()
+
+
+GRAPH = "read>parse>enrich>score>store,parse>sessions>store"
+COLUMNS = {
+    "t": "time",
+    "operator": "task",
+    "parallelism": "subtasks",
+    "input_rate": "records_in_per_s",
+    "processing_rate": "processed_per_s",
+    "output_rate": "records_out_per_s",
+    "utilisation": "busy_ms_per_s:ms/s",
+    "backlog": "pending",
+}
+
+
+def test_advice_for_a_table_from_a_terminal(capsys):
+    table = Path(__file__).parents[2] / "data" / "recorded_job.csv"
+    columns = (f"{name}={told}" for name, told in COLUMNS.items())
+    assert main(["advise", str(table), "--columns", *columns, "--graph", GRAPH, "--engine", "flink"]) == 0
+    assert "bottleneck" in capsys.readouterr().out
+    assert main(["advise", str(table), "--graph", "read>"]) == 2
