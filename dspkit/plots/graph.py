@@ -15,6 +15,7 @@ from .theme import PALETTE, Plot, Spec, plot, si
 
 ROOM = 92  # letters of labels side by side across a chart of usual width
 LONGEST = 30  # letters of a line of a label; the tooltip has the whole name
+MOST_LINKS = 300  # of graphs whose edges are untangled: the time grows with the square
 CONGESTED = 1.2  # Stela's congestion rate: input rate over processing rate
 
 
@@ -130,7 +131,8 @@ def positions(topology: Topology) -> tuple[dict[str, Point], dict[Edge, list[Poi
     """Return the position of each operator, and the bends of each edge.
 
     The column of an operator is the length of its longest path from a source. An edge that spans several columns has a
-    position in each of them, so that it passes beside the operators there. Columns are centred.
+    position in each of them, so that it passes beside the operators there. Columns are centred, and ordered so that few
+    edges cross.
 
     Parameters
     ----------
@@ -152,12 +154,48 @@ def positions(topology: Topology) -> tuple[dict[str, Point], dict[Edge, list[Poi
     for u, v in topology.edges:
         for d in range(depth[u] + 1, depth[v]):
             columns[d].append(((u, v), d))
+    _untangle(columns, topology, depth)
     at = {}
     for d, column in enumerate(columns):
         for row, what in enumerate(column):
             at[what] = (float(d), (len(column) - 1) / 2 - row)
     bends = {(u, v): [at[(u, v), d] for d in range(depth[u] + 1, depth[v])] for u, v in topology.edges}
     return {name: at[name] for name in topology.order}, bends
+
+
+_Place = str | tuple[Edge, int]  # an operator, or an edge in a column that it passes
+
+
+def _untangle(columns: list[list[_Place]], topology: Topology, depth: Mapping[str, int]) -> None:
+    """Order each column by the mean place of its neighbours to the left and to the right in turn (Sugiyama et al.)."""
+    links: list[tuple[_Place, _Place]] = []  # between neighbouring columns
+    for u, v in topology.edges:
+        way: list[_Place] = [u, *(((u, v), d) for d in range(depth[u] + 1, depth[v])), v]
+        links += pairwise(way)
+    beside: dict[bool, dict[_Place, list[_Place]]] = {True: {}, False: {}}
+    for a, b in links:
+        beside[True].setdefault(b, []).append(a)
+        beside[False].setdefault(a, []).append(b)
+    best, fewest = [list(column) for column in columns], _crossings(columns, links)
+    for sweep in range(8):
+        if not fewest or len(links) > MOST_LINKS:
+            break
+        forward = sweep % 2 == 0
+        for column in columns if forward else reversed(columns):
+            row = {what: (i + 0.5) / len(each) for each in columns for i, what in enumerate(each)}
+            near = beside[forward]
+            mean = {w: sum(row[n] for n in near[w]) / len(near[w]) if w in near else row[w] for w in column}
+            column.sort(key=mean.__getitem__)
+        if (now := _crossings(columns, links)) < fewest:
+            best, fewest = [list(column) for column in columns], now
+    columns[:] = best
+
+
+def _crossings(columns: list[list[_Place]], links: list[tuple[_Place, _Place]]) -> int:
+    """Return how many pairs of links between neighbouring columns cross."""
+    place = {what: (d, i) for d, column in enumerate(columns) for i, what in enumerate(column)}
+    drawn = sorted((place[a][0], place[a][1], place[b][1]) for a, b in links)
+    return sum(p[0] == q[0] and p[1] < q[1] and p[2] > q[2] for i, p in enumerate(drawn) for q in drawn[i + 1 :])
 
 
 def _arrow(start: Point, end: Point, *, from_operator: bool) -> Spec:

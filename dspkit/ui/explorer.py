@@ -20,11 +20,11 @@ from ..experiment import SIDES, application_of, changed_parts, label_of
 from ..policies import outlook
 from ..policies.on_demand import Request, ScaleOut
 from ..workload import Workload
-from .controls import ROOM, WIDE, Loads, Plants, carried, close, read_control, slider
+from .controls import ROOM, WIDE, Loads, Plants, carried, close, slider
 from .live import Live
 from .run import Run
 from .settings import GIVEN, Settings, dials
-from .view import RunView, heading, show_plot
+from .view import RunView, heading
 
 _LABELS = {"simulated": "simulated", "spark": "live Spark", GIVEN: "as given"}
 _TOOLTIPS = {
@@ -62,7 +62,7 @@ class View(RunView):
         self.workers = slider(
             0, 6, 0, "workers", "workers of a standalone cluster, which an active job can change; 0: a job without them"
         )
-        self.operators, self.chart_of_load, self.hint = w.VBox(), w.Output(), w.HTML()
+        self.operators, self.chart_of_load, self.hint = w.VBox(), w.HTML(), w.HTML()
         self._load, self._plant = load, plant
         super().__init__(names, speed, *rest)
 
@@ -110,7 +110,7 @@ class View(RunView):
         """Draw the load of the next run."""
         if settings.backend != GIVEN:
             duration = settings.windows * settings.window_s
-            show_plot(self.chart_of_load, plots.workload(app.load * settings.scale, duration, height=150), bar=False)
+            self.chart_of_load.value = _picture(app.load * settings.scale, duration)
         deciding = settings.policy.name
         said = f"{deciding} decides: a move holds until its next decision" if deciding != "static" else ""
         said = outlook(settings.policy, settings.windows * settings.window_s) or said
@@ -186,7 +186,13 @@ class Explorer(Live):
             **{**self._beginning(name, chosen), **given},
         )
         view = View(
-            sorted(self._makers), speed, self._press, self._errors, load=self._pick_load(), plant=self._pick_plant()
+            sorted(self._makers),
+            speed,
+            self._press,
+            self._errors,
+            self._act,
+            load=self._pick_load(),
+            plant=self._pick_plant(),
         )
         view.app.options = sorted(self._apps())
         self._ready(view, first, speed)
@@ -306,8 +312,23 @@ class Explorer(Live):
     def _failed(self, error: Exception) -> None:
         self._errors.note("load or plant", error)
 
-    def _changed(self) -> dict[str, Any]:
-        return {**super()._changed(), "scale": read_control(self.view.scale)}
+    def _controls(self) -> dict[str, str]:
+        return {**super()._controls(), "scale": "scale"}
+
+    def _restore(self, settings: Any) -> None:
+        s = self.settings
+        if (settings.app, settings.backend) != (s.app, s.backend):
+            self.use(settings)
+            return
+        for operator, k in settings.parallelism.items():
+            if k != s.parallelism.get(operator):
+                self._set_parallelism(operator, k)
+        super()._restore(settings)
+        if (settings.workload, settings.plant, settings.changes) != (s.workload, s.plant, s.changes):
+            self._now = self._application(settings)
+            self._put_choices(settings)
+        self._show_workers(int(settings.options.get("workers") or 0))
+        self.view.show_load(self._now, settings)
 
     def _apply(self, settings: Any) -> None:
         super()._apply(settings)
@@ -465,6 +486,91 @@ class Explorer(Live):
         if self._live is not None:
             self._live.move(operator, parallelism)
 
+    def _set_parallelism(self, operator: str, parallelism: int) -> None:
+        """Move an operator's slider, as a person does; also if it shows this number already, as a policy moved it."""
+        widget = self._sliders[operator]
+        parallelism = min(max(parallelism, widget.min), widget.max)
+        if widget.value == parallelism:
+            self._move(operator, {"new": parallelism})
+        widget.value = parallelism
+
+    def branch(self, windows: int, run: str | None = None) -> None:
+        """Repeat the first windows of a simulated run, and continue with what the controls say now.
+
+        Parameters
+        ----------
+        windows : int
+            How many windows to repeat, with all that was changed by hand before that.
+        run : str, optional
+            Number of the run; left out, the one that is shown.
+
+        Examples
+        --------
+        >>> explorer = Explorer("star", "static", windows=10, speed=0)
+        >>> explorer.start()
+        >>> explorer.wait(60)
+        True
+        >>> explorer.view.policy.value = "ds2"
+        >>> explorer.branch(4)
+        >>> explorer.wait(60), explorer.history.notes
+        (True, [(40.0, 'policy DS2()')])
+        """
+        number = self.view.cockpit.head.get("run", "") if run is None else run
+        known = [name for name, (each, _) in self._runs.items() if each.history]
+        if number not in known or not isinstance(windows, int) or windows < 1:
+            raise ArgumentError(
+                f"window {windows!r} of run {number!r}",
+                expected=f"a window from 1 up of one of the runs {', '.join(known) or '(none yet)'}",
+                fix="press Start first",
+            )
+        former = self._runs[number][0]
+        if former.settings.backend != "simulated":
+            raise BackendError(
+                f"a run on {label_of(former.settings.backend)}",
+                expected="a simulated run",
+                fix="start it again: what happened live cannot be repeated",
+            )
+        assert former.history is not None
+        windows = min(windows, len(former.history))
+        at = former.history[windows - 1].snapshot.t
+        made = Run(former.first, self._begin, self._show, self._pace, self._publish, repeats=(former, windows))
+        made.turn(self.settings)
+        self._launch(made, f"{self._label(self.settings)}, from t = {at:g} s of {number}")
+
+    def _label(self, settings: Any) -> str:
+        scale = f", load × {settings.scale:g}" if settings.scale != 1 else ""
+        return f"{settings.policy.name} on {settings.app}{scale}"
+
+    def _outlook(self) -> str:
+        s, knobs = self.settings, None
+        if s.backend == GIVEN and self._given is not None:
+            knobs = frozenset(self._given[1].knobs)
+        elif s.backend == "simulated":
+            knobs = frozenset({"parallelism", "workers", "placement"})
+        return plots.outlook(s.policy, knobs, s.windows * s.window_s)
+
+    def _abilities(self) -> dict[str, Any]:
+        s = self.settings
+        slow = {
+            "simulated": "After an installation the simulator is compiled once, which takes some 15 s.",
+            "spark": "Spark and its workers start, which takes 10 to 20 s.",
+        }
+        return {
+            "moves": True,
+            "branches": s.backend == "simulated",
+            "start": dict(s.parallelism),
+            "slow": slow.get(s.backend, ""),
+        }
+
+    def _act(self, what: str, **arguments: Any) -> None:
+        if what == "move" and arguments["operator"] in self._sliders:
+            move = self._errors.guard("parallelism", self._set_parallelism)
+            move(arguments["operator"], arguments["parallelism"])
+        elif what == "branch":
+            self._errors.guard("branch", self.branch)(arguments["windows"], arguments["run"])
+        else:
+            super()._act(what, **arguments)
+
     def _follow(self, run: Run, history: History) -> None:
         """Let the sliders show what runs, and when it is over what the next run begins with."""
         shown = self.settings.parallelism if run.over else {**history[-1].deployment.parallelism, **run.moved}
@@ -473,6 +579,25 @@ class Explorer(Live):
         given = self.settings.options.get("workers")
         if given:
             self._show_workers(given if run.over else run.moved_workers or history[-1].deployment.workers or given)
+
+
+def _picture(load: Workload, duration_s: float) -> str:
+    """Return a small picture of a load as SVG, in the colours of the page."""
+    import numpy as np
+
+    rates = load.rates(np.linspace(0, duration_s, 160))
+    low, high, mean = (plots.si(float(each)) for each in (rates.min(), rates.max(), rates.mean()))
+    top = float(rates.max()) or 1.0
+    line = " ".join(f"{2 * i},{58 - 52 * float(rate) / top:.1f}" for i, rate in enumerate(rates))
+    said = (
+        f"{low} to {high} records/s over {duration_s:,.0f} s, {mean} on average" if low != high else f"{mean} records/s"
+    )
+    return (
+        f'<svg role="img" aria-label="the load: {said}" viewBox="0 0 318 60" preserveAspectRatio="none" '
+        'style="width:318px;max-width:100%;height:60px;display:block;color:var(--jp-brand-color1, #0072b2)">'
+        f'<polygon points="0,58 {line} 318,58" fill="currentColor" opacity="0.2"/>'
+        f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg><small>{said}</small>'
+    )
 
 
 @dataclass(frozen=True)

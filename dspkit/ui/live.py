@@ -6,9 +6,10 @@ The run has a thread of its own (run.py), which shows charts by setting traits; 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from .controls import Errors, Panel, read_control, replace_former
 from .run import Run
 from .settings import LiveSettings
 from .view import RunView
+
+MOST_RUNS = 8  # runs that a view keeps to compare with
+MOST_UNDONE = 100  # changes that can be taken back
+_SAME_S = 1.0  # changes of one control within this time are one
 
 
 class Live:
@@ -72,7 +77,8 @@ class Live:
         self._make = backend
         chosen = self._prepare(policy)
         settings = LiveSettings(chosen, windows, settle, seed, target_latency_s)
-        self._ready(RunView(sorted(self._makers), speed, self._press, self._errors), settings, speed)
+        view = RunView(sorted(self._makers), speed, self._press, self._errors, self._act)
+        self._ready(view, settings, speed)
 
     def _prepare(self, policy: str | type | Policy) -> Policy:
         """Make what the view needs, and return the policy."""
@@ -82,12 +88,17 @@ class Live:
         self._lock = threading.RLock()  # the run's thread and callbacks both draw
         self._errors = Errors()
         self._live: Run | None = None
-        self._taking = False
+        self._runs: dict[str, tuple[Run, str]] = {}  # by number, the active one last: with what to call them
+        self._started = 0
+        self._taking = self._undoing = False
+        self._past: list[tuple[Any, str, float]] = []  # settings before each change, what it changed, and when
         self.report_path: Path | None = None
         self._press = {
             "Start": self.start,
             "Pause": self.pause,
+            "Step": self.step,
             "Stop": self.stop,
+            "Undo": self.undo,
             "Reset": self.reset,
             "Export report": self.export,
         }
@@ -107,11 +118,31 @@ class Live:
 
     def start(self) -> None:
         """Start a run with the present settings; an active run ends first."""
+        self._launch(self._new_run())
+
+    def _new_run(self) -> Run:
+        return Run(self.settings, self._begin, self._show, self._pace, self._publish)
+
+    def _launch(self, run: Run, label: str = "") -> None:
+        """Start a run, show it, and keep it with those before."""
         self._errors.forget()
         self.view.tell("Starting…")
-        self._live = Run(self.settings, self._begin, self._show, self._pace)
-        self._live.start()
+        self.view.cockpit.summary = ""
+        with self._lock:
+            self._started += 1
+            number = str(self._started)
+            self._live = run
+            self._runs[number] = run, f"{number}: {label or self._label(run.settings)}"
+            while len(self._runs) > MOST_RUNS:
+                del self._runs[next(iter(self._runs))]
+            self.view.cockpit.keep({name: each for name, (each, _) in self._runs.items()})
+            self._show_head(state="starting", going=True, paused=False, left_s=None)
+        run.start()
         self._enable()
+
+    def _label(self, settings: Any) -> str:
+        """A few words for a run with these settings."""
+        return str(settings.policy.name)
 
     def pause(self) -> None:
         """Pause the run, or resume it."""
@@ -124,6 +155,53 @@ class Live:
                 run.pause()
                 self.view.tell("Pausing…")
             self._enable()
+
+    def step(self) -> None:
+        """Run one window and pause; without an active run, begin one.
+
+        Examples
+        --------
+        >>> from dspkit import apps, ui
+        >>> live = ui.Live(lambda: apps.star().simulator(), "static")
+        >>> live.step()
+        >>> live.stop()
+        """
+        if (run := self._live) is not None and not run.over:
+            run.step()
+            return
+        run = self._new_run()
+        run.step()
+        self._launch(run)
+
+    def undo(self) -> None:
+        """Take back the last change of a control; without one, do nothing.
+
+        Examples
+        --------
+        >>> from dspkit import apps, ui
+        >>> live = ui.Live(lambda: apps.star().simulator(), "static")
+        >>> live.view.settle.value = 3
+        >>> live.undo()
+        >>> live.settings.settle, live.view.settle.value
+        (0, 0)
+        """
+        if not self._past:
+            return
+        settings, *_ = self._past.pop()
+        self._undoing = True
+        try:
+            self._restore(settings)
+        finally:
+            self._undoing = False
+        self._enable()
+
+    def _restore(self, settings: Any) -> None:
+        """Move the controls back to these settings; an active run follows."""
+        if settings.policy != self.settings.policy:
+            self._use_policy(settings.policy)
+        for setting, name in self._controls().items():
+            getattr(self.view, name).value = getattr(settings, setting)
+        self._apply(replace(settings))
 
     def stop(self) -> None:
         """Ask the run to end, and return at once; what it recorded stays."""
@@ -216,6 +294,9 @@ class Live:
             self._taking = False
         self._use_policy(settings.policy)
         self.view.tell("Press Start.")
+        if not self._undoing:
+            self._past.clear()
+        self._show_head()
         self._enable()
 
     def _put(self, settings: Any) -> None:
@@ -241,29 +322,62 @@ class Live:
         """Classes of the user's own that pasted settings may name."""
         return [type(self._first.policy)]
 
+    def _controls(self) -> dict[str, str]:
+        """The controls of settings beside policy and parallelism."""
+        return {"target_latency_s": "target", "settle": "settle", "windows": "windows"}
+
     def _changed(self) -> dict[str, Any]:
-        """The settings that the controls have, beside policy and parallelism."""
-        controls = {"target_latency_s": "target", "settle": "settle", "windows": "windows"}
-        return {setting: read_control(getattr(self.view, name)) for setting, name in controls.items()}
+        return {setting: read_control(getattr(self.view, name)) for setting, name in self._controls().items()}
 
     def _set(self, change: Any) -> None:
         if self._taking:
             return
         self._apply(replace(self.settings, **self._changed()))
-        if change["owner"] is self.view.target:
-            self._redraw()
-
-    def _redraw(self) -> None:
-        """Redraw the thresholds in the chart of a run that is over."""
-        if self.history and not self.running:
-            with self._lock:
-                self.view.draw_run(self.history, self.settings)
 
     def _apply(self, settings: Any) -> None:
+        if not (self._taking or self._undoing) and settings != self.settings:
+            self._remember(self.settings, settings)
         self.settings = settings
         if self._live is not None:
             self._live.turn(settings)
         self.view.show_settings(settings)
+        self._show_head()
+
+    def _remember(self, before: Any, after: Any) -> None:
+        """Note the settings before a change, once for all moves of one control."""
+        what = ",".join(f.name for f in fields(before) if getattr(before, f.name) != getattr(after, f.name))
+        now = time.monotonic()
+        if self._past and self._past[-1][1] == what and now - self._past[-1][2] < _SAME_S:
+            self._past[-1] = (self._past[-1][0], what, now)
+        else:
+            self._past = [*self._past[-MOST_UNDONE + 1 :], (before, what, now)]
+        self.view.buttons["Undo"].disabled = False
+
+    def _show_head(self, **more: Any) -> None:
+        """Show the run, and what is known of it, in the cockpit."""
+        s, run = self.settings, self._live
+        number = next((name for name, (each, _) in self._runs.items() if each is run), "") if run is not None else ""
+        self.view.show_head(
+            run=number,
+            runs=[{"id": name, "label": label} for name, (_, label) in self._runs.items()],
+            windows=s.windows,
+            target=s.target_latency_s,
+            lines={name: list(line) for name, line in thresholds(s.policy).items()},
+            outlook=self._outlook(),
+            **{**self._abilities(), **more},
+        )
+
+    def _outlook(self) -> str:
+        return plots.outlook(self.settings.policy)
+
+    def _abilities(self) -> dict[str, Any]:
+        """Return the requests of the cockpit that this backend can carry out."""
+        return {"moves": False, "branches": False, "start": {}, "slow": ""}
+
+    def _act(self, what: str, **arguments: Any) -> None:
+        """Do what a person asks for in the cockpit; its errors are lines in the view."""
+        if what == "press" and arguments["button"] in {*self.view.buttons, "Resume"}:
+            self.view.buttons["Pause" if arguments["button"] == "Resume" else arguments["button"]].click()
 
     def _pasted(self, change: Any) -> None:
         if change["new"].strip() != repr(self.settings):
@@ -291,8 +405,6 @@ class Live:
     def _turn(self, policy: Policy) -> None:
         self._errors.note("knobs", None)
         self._apply(replace(self.settings, policy=policy))
-        if thresholds(policy):
-            self._redraw()
 
     def _allow(self, request: Any) -> None:
         """Raise if the machines that a person asks for are not available; here the backend itself raises."""
@@ -305,7 +417,10 @@ class Live:
         with self._lock:
             run = self._live
             going = run is not None and not run.over
-            self.view.show_buttons(going=going, paused=going and run is not None and run.paused)
+            paused = going and run is not None and run.paused
+            self.view.show_buttons(going=going, paused=paused)
+            self.view.buttons["Undo"].disabled = not self._past
+            self.view.show_head(going=going, paused=paused)
 
     def _forget(self) -> None:
         """Stop the active run, and show nothing of it any more."""
@@ -313,31 +428,48 @@ class Live:
             if self._live is not None:
                 self._live.stop()
             self._live = None
+            self._runs.clear()
+            self.view.cockpit.keep({})
             self._errors.forget()
 
     # The run, in its own thread
 
+    def _publish(self) -> None:
+        """Send browsers what they do not have; what cannot be sent does not end the run."""
+        try:
+            self.view.cockpit.publish()
+        except Exception as error:
+            self._errors.note("picture", error)
+
     def _show(self, run: Run) -> None:
-        """Draw the run so far; a run that another one has replaced shows nothing any more."""
+        """Show the state of the run; a run that another one has replaced shows nothing any more."""
         with self._lock:
             if run is not self._live:
                 return
+            state, said = "running", ""
             if run.over:
-                self.view.tell("Failed." if run.error else "Stopped." if run.stopping else "Finished.")
-                self._enable()
+                state = "failed" if run.error else "stopped" if run.stopping else "finished"
+                said = f"{state.capitalize()}."
+            elif run.repeating:
+                state, said = "starting", "Starting…"
             elif not run.stopping and run.history:
                 last = run.history[-1].snapshot
                 rates = f"{plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"
-                self.view.tell(f"{'Paused' if run.paused else 'Running'}: t = {last.t:g} s, {rates}.")
+                said = f"{'Paused' if run.paused else 'Running'}: t = {last.t:g} s, {rates}."
             if run.error is not None:
                 self._errors.note("run", run.error)
             try:
                 if run.history:
                     self._follow(run, run.history)
-                    self.view.draw_run(run.history, self.settings)
-                    self.view.tell_progress(len(run.history), self.settings.windows, run.left_s)
+                    if run.over or run.paused:
+                        self.view.cockpit.summary = plots.tell(run.history, self.settings.target_latency_s)
+                self.view.show_head(state=state, left_s=run.left_s)
             except Exception as error:  # a picture that cannot be drawn does not end the run
                 self._errors.note("picture", error)
+            self._publish()
+            if said:  # last, so that who waits for the word finds all else in place
+                self.view.tell(said)
+            self._enable()
 
     def _follow(self, run: Run, history: History) -> None:
         """For views with sliders of what runs."""

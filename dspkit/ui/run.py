@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ..core import THEN, Backend, History, Step, call, changes, control_loop, describe
+from ..core import THEN, Backend, BackendError, Decision, History, Step, call, changes, control_loop, describe
+from ..core.policy import PolicyKnobs
 from .settings import LiveSettings, Settings
 
 REDRAW_S = 0.25  # a browser that must draw more often falls behind
@@ -102,8 +104,21 @@ class BackgroundTask(Background):
                 break
 
 
+@dataclass(frozen=True)
+class Hand:
+    """A person's changes before a window: settings, numbers of instances, and the number of workers."""
+
+    settings: LiveSettings | Settings | None
+    moved: Mapping[str, int]
+    workers: int | None
+
+
 class Run(Background):
-    """One run of a policy on the backend that `begin(run)` makes; `show(run)` is called now and then."""
+    """One run of a policy on the backend that `begin(run)` makes; `show(run)` is called now and then.
+
+    A branch first repeats the first windows of another run, with what its person changed and its policy answered. Its
+    backend must be deterministic: a window that comes out otherwise ends it.
+    """
 
     def __init__(
         self,
@@ -111,10 +126,21 @@ class Run(Background):
         begin: Callable[[Run], AbstractContextManager[Backend]],
         show: Callable[[Run], None],
         pace: Callable[[], float],
+        told: Callable[[], None] = lambda: None,
+        repeats: tuple[Run, int] | None = None,
     ):
-        """`pace()` returns windows per second and is called after each window; 0 is as fast as possible."""
+        """`pace()` returns windows per second and is called after each window; 0 is as fast as possible.
+
+        `told()` is called after each window, and `repeats` is a run and how many of its windows to repeat.
+        """
         super().__init__(show)
-        self.settings = settings
+        self.first = self.settings = settings
+        self.hands: dict[int, Hand] = {}  # by the windows done before
+        self._told_of_window = told
+        self._repeated, self._until = ([], 0) if repeats is None else _recorded(*repeats)
+        self._repeated_hands = {} if repeats is None else repeats[0].hands
+        self._answers = deque((s.state, s.decision) for s in self._repeated if s.decision is not None)
+        self._once = False
         self.history: History | None = None
         self._begin, self._pace = begin, pace
         self._lock, self._go = threading.Lock(), threading.Event()
@@ -135,7 +161,18 @@ class Run(Background):
             self._go.clear()
 
     def resume(self) -> None:
+        self._once = False
         self._go.set()
+
+    def step(self) -> None:
+        """Run one window, and pause after it."""
+        self._once = True
+        self._go.set()
+
+    @property
+    def repeating(self) -> bool:
+        """True while it repeats the windows of another run."""
+        return len(self.history or ()) < self._until
 
     @property
     def paused(self) -> bool:
@@ -185,16 +222,25 @@ class Run(Background):
             steps, shown = self._steps(backend), 0.0
             self._started_s = time.monotonic()
             while len(history) < self.settings.windows and not self.stopping:
-                if self.paused and self._hold():
+                repeating = self.repeating
+                if not repeating and self.paused and self._hold():
                     break
                 steps = self._obey(backend, steps)
                 if (step := next(steps, None)) is None:
                     break
+                if repeating:
+                    _must_equal(step, self._repeated[len(history)])
                 history.append(step)
+                if self.repeating:
+                    continue
+                if self._once:
+                    self._once = False
+                    self._go.clear()
+                self._told_of_window()
                 if time.monotonic() - shown >= REDRAW_S:
                     self._show(self)
                     shown = time.monotonic()
-                if (pace := self._pace()) and len(history) < self.settings.windows:
+                if (pace := self._pace()) and len(history) < self.settings.windows and not self.paused:
                     self._stop.wait(1 / pace)
 
     def _hold(self) -> bool:
@@ -207,9 +253,10 @@ class Run(Background):
 
     def _obey(self, backend: Backend, steps: Iterator[Step]) -> Iterator[Step]:
         """Apply the changes by hand since the last window, and note them in the history."""
-        with self._lock:
-            new, moved, workers = self._turned_to or self.settings, self._moved, self._workers
-            self._turned_to, self._moved, self._workers = None, {}, None
+        hand = self._taken()
+        if hand is None:
+            return steps
+        new, moved, workers = hand.settings or self.settings, hand.moved, hand.workers
         old, self.settings = self.settings, new
         done = []
         if moved or workers is not None:
@@ -230,13 +277,31 @@ class Run(Background):
             return steps
         return self._steps(backend, keep_state=type(new.policy) is type(old.policy))
 
+    def _taken(self) -> Hand | None:
+        """Return what a person changed since the last window, or did in the run that is repeated."""
+        done = len(self.history or ())
+        if self.repeating:
+            hand = self._repeated_hands.get(done)
+        else:
+            with self._lock:
+                hand = Hand(self._turned_to, self._moved, self._workers)
+                self._turned_to, self._moved, self._workers = None, {}, None
+        if hand is None or hand == Hand(None, {}, None):
+            return None
+        self.hands[done] = hand
+        return hand
+
     def _steps(self, backend: Backend, *, keep_state: bool = False) -> Iterator[Step]:
         """Return the loop from here on; a policy of which only a knob was turned keeps its state."""
         last = self.history[-1] if self.history else None
         if last is not None and not keep_state:
             last = replace(last, state=None)
-        settle, seed = self.settings.settle, self.settings.seed
-        return control_loop(self.settings.policy, backend, settle=settle, seed=seed, after=last)
+        settle, seed, policy = self.settings.settle, self.settings.seed, self.settings.policy
+        if self._answers:
+            policy = _Repeats(
+                policy.suited(backend.knobs) if isinstance(policy, PolicyKnobs) else policy, self._answers
+            )
+        return control_loop(policy, backend, settle=settle, seed=seed, after=last)
 
     def _tell(self, backend: Backend) -> None:
         """Write into the history, for reports, how the run began and which policies it had since."""
@@ -252,6 +317,33 @@ class Run(Background):
         told = {key: value for key, value in self._told.items() if key != "code"}  # no code makes this run again
         policies = THEN.join(call(p) for p in self._policies)
         self.history.set_metadata({**told, "policy": policies, "reference": tuple(references)})
+
+
+class _Repeats:
+    """A policy that answers as it did in a recorded run, and by itself after that."""
+
+    def __init__(self, policy: Any, answers: deque[tuple[Any, Decision]]):
+        self._policy, self._answers = policy, answers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def step(self, state: Any, snapshot: Any) -> Any:
+        return self._answers.popleft() if self._answers else self._policy.step(state, snapshot)
+
+
+def _recorded(run: Run, windows: int) -> tuple[list[Step], int]:
+    steps = run.history.steps[:windows] if run.history else []
+    return steps, len(steps)
+
+
+def _must_equal(step: Step, recorded: Step) -> None:
+    if (step.snapshot, step.rescaled) != (recorded.snapshot, recorded.rescaled):
+        raise BackendError(
+            f"another window {recorded.index} (t = {recorded.snapshot.t:g} s) than the run had that is repeated",
+            expected="a backend that gives the same again",
+            fix="branch runs of the simulator, whose loads and services are functions of time and seed",
+        )
 
 
 def _move(backend: Backend, moved: Mapping[str, int], workers: int | None) -> list[str]:

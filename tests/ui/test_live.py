@@ -16,7 +16,6 @@ import pytest
 import live
 from dspkit import DspkitError, apps, ui, workload
 from dspkit.core import ArgumentError, BackendError, NotFoundError
-from dspkit.plots import PLOTLY_MIME
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.static import Static
 from dspkit.simulator import variant
@@ -231,7 +230,7 @@ def test_a_job_that_cannot_start_is_a_line_and_the_next_one_can(monkeypatch: pyt
         assert explorer.wait(300)
     assert 'class="dspkit-error"' in explorer.error
     assert "no &lt;Java&gt;" in explorer.error
-    assert "Failed" in explorer.view.status.value
+    assert "Failed" in explorer.view.status
     explorer.view.switch.value = "simulated"
     explorer.view.buttons["Start"].click()
     assert explorer.wait(300)
@@ -291,7 +290,7 @@ def test_an_active_run_can_be_made_longer() -> None:
     explorer.view.windows.value = 15
     assert explorer.wait(60)
     assert len(explorer.history) == 15
-    assert (explorer.settings.windows, explorer.view.progress.max) == (15, 15)
+    assert (explorer.settings.windows, explorer.view.cockpit.head["windows"]) == (15, 15)
 
 
 @pytest.mark.spark
@@ -306,7 +305,7 @@ def test_start_move_and_stop_of_a_real_job() -> None:
     _until(lambda: explorer.history and explorer.history[-1].snapshot.deployment.parallelism["flat_map"] == 3)
     explorer.view.scale.value = 2.0  # is of the next start, so there is nothing to note
     explorer.pause()
-    _until(lambda: "Paused" in explorer.view.status.value)
+    _until(lambda: "Paused" in explorer.view.status)
     held = len(explorer.history)
     explorer.pause()
     _until(lambda: len(explorer.history) > held)
@@ -316,7 +315,6 @@ def test_start_move_and_stop_of_a_real_job() -> None:
     assert explorer.history
     assert "backend='spark'" in html.unescape(explorer.export().read_text())
     assert [what for _, what in explorer.history.notes] == ["flat_map 1 → 3, by hand"]
-    assert PLOTLY_MIME in explorer.view.chart.outputs[0]["data"]
     command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
     below = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "java" not in below

@@ -240,10 +240,9 @@ def test_thresholds_are_lines_that_move_in_the_picture_of_a_finished_run():
 
 
 def _line(explorer, name):
-    data = explorer.view.chart.outputs[0]["data"]["application/vnd.plotly.v1+json"]["data"]
-    (trace,) = (t for t in data if t["name"].startswith(f"{name} "))
-    assert trace["yaxis"] == "y6"
-    return trace["y"][0]
+    row, value = explorer.view.cockpit.head["lines"][name]
+    assert row == "busy"
+    return value
 
 
 def test_live_runs_any_backend_and_closes_it():

@@ -1,6 +1,8 @@
 """The Explorer without a browser: buttons are methods, sliders are values, errors are lines in the view."""
 
+import json
 import math
+import re
 import threading
 import time
 from dataclasses import dataclass, make_dataclass, replace
@@ -13,7 +15,6 @@ import pytest
 import dspkit
 from dspkit import Decision, DspkitError, apps, ui
 from dspkit.core import Knobs, knob, knobs_of
-from dspkit.plots import PLOTLY_MIME
 from dspkit.policies._template import Template
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.guards import Cooldown
@@ -52,8 +53,26 @@ def _finished(explorer):
     return explorer.history
 
 
-def _spec(output):
-    return output.outputs[0]["data"][PLOTLY_MIME]
+class Browser:
+    """A browser with a cockpit: it pulls windows, and pulls again once they are drawn."""
+
+    def __init__(self, explorer, monkeypatch, name="a"):
+        self.cockpit, self.name, self.rows, self.notes, self.messages = explorer.view.cockpit, name, [], [], []
+        others = self.cockpit.send
+        monkeypatch.setattr(self.cockpit, "send", lambda message, *_: (others(message), self.take(message)))
+
+    def pull(self, run=None):
+        run = self.cockpit.head["run"] if run is None else run
+        have = {"rows": len(self.rows), "notes": len(self.notes)}
+        self.cockpit.hear({"type": "ready", "client": self.name, "run": run, **have})
+
+    def take(self, message):
+        if message["client"] == self.name:
+            json.dumps(message)
+            self.messages.append(message)
+            assert (message["from"], message["noted"]) == (len(self.rows), len(self.notes))
+            self.rows += message["rows"]
+            self.notes += message["notes"]
 
 
 def _until(true, timeout_s=600):  # at first the simulator is compiled
@@ -66,15 +85,221 @@ def _until(true, timeout_s=600):  # at first the simulator is compiled
 # A run from start to end
 
 
-def test_a_run_fills_the_chart_the_graph_and_the_reasons(explorer):
+def test_a_run_fills_the_chart_the_graph_and_the_reasons(explorer, monkeypatch):
+    browser = Browser(explorer, monkeypatch)
     history = _run(explorer)
     assert len(history) == 40
-    assert len(_spec(explorer.view.chart)["data"][0]["x"]) == 40
-    assert any("busy" in text for trace in _spec(explorer.view.graph)["data"] for text in trace.get("text", []))
-    assert "because" in explorer.view.why.value
-    assert explorer.view.progress.value == explorer.view.progress.max == 40
-    assert "Finished" in explorer.view.status.value
-    assert "In 400 s the job processed" in explorer.view.said.value
+    browser.pull()
+    assert [row["t"] for row in browser.rows] == [step.snapshot.t for step in history]
+    assert next(row["act"]["what"] for row in browser.rows if "act" in row) == "count 1 → 3, sink 1 → 3"
+    assert re.fullmatch(r"count: one instance can do (29|30)[.\d]* k/s, 80 k/s arrive: 3\.", browser.rows[0]["say"][0])
+    assert [node["name"] for node in explorer.view.cockpit.scene["nodes"]] == list(history.topology.order)
+    assert browser.rows[-1]["edges"] == pytest.approx(list(history[-1].snapshot.edge_rates.values()), rel=1e-3)
+    assert "Finished" in explorer.view.status
+    assert explorer.view.cockpit.head["state"] == "finished"
+    assert "In 400 s the job processed" in explorer.view.cockpit.summary
+
+
+# Windows for browsers
+
+
+def test_a_browser_is_sent_the_next_windows_only_once_it_has_drawn_the_last(explorer, monkeypatch):
+    browser = Browser(explorer, monkeypatch)
+    _begun(explorer, windows=5)
+    browser.pull()
+    first = len(browser.rows)
+    assert len(browser.messages) == 1
+    assert first >= 5
+    _until(lambda: len(explorer.history) >= first + 5)
+    assert len(browser.messages) == 1  # nothing more for a browser that is still drawing
+    _finished(explorer)
+    assert len(browser.messages) == 1
+    browser.pull()
+    assert (len(browser.messages), len(browser.rows)) == (2, 40)
+    browser.pull()
+    assert len(browser.messages) == 2  # it waits for what does not come
+
+
+def test_two_browsers_are_sent_the_run_each_at_its_own_pace_and_a_later_one_all_of_it(explorer, monkeypatch):
+    slow, fast = Browser(explorer, monkeypatch), Browser(explorer, monkeypatch, "b")
+    _begun(explorer)
+    for _ in range(3):
+        seen = len(fast.rows)
+        fast.pull()
+        _until(lambda seen=seen: len(fast.rows) > seen)
+    slow.pull()
+    _finished(explorer)
+    fast.pull()
+    slow.pull()
+    late = Browser(explorer, monkeypatch, "c")
+    late.pull()
+    assert slow.rows == fast.rows == late.rows
+    assert len(late.rows) == 40
+
+
+def test_messages_of_a_browser_that_make_no_sense_do_nothing(explorer):
+    _run(explorer)
+    before = explorer.settings, explorer.history
+    for message in (
+        *(None, "x", {}, {"type": "ready"}),
+        {"type": "ready", "client": "a", "run": "9", "rows": 0, "notes": 0},
+        {"type": "ready", "client": "a", "run": "1", "rows": -5, "notes": 10**9},
+        {"type": "press", "button": "__init__"},
+        {"type": "move", "operator": "nobody", "parallelism": 3},
+        {"type": "move", "operator": "count", "parallelism": "3"},
+        {"type": "how", "client": "a", "run": "1", "window": 10**9},
+        {"type": "how", "client": "a", "run": "x", "window": 0},
+    ):
+        explorer.view.cockpit.hear(message)
+    assert (explorer.settings, explorer.history) == before
+    assert explorer.error == ""
+    explorer.view.cockpit.hear({"type": "branch", "run": "7", "windows": 3})
+    assert "window 3 of run &#x27;7&#x27;" in explorer.error
+
+
+def test_browsers_that_never_draw_are_forgotten_and_so_are_old_runs(explorer):
+    for i in range(100):
+        explorer.view.cockpit.hear({"type": "ready", "client": str(i), "run": "1", "rows": 0, "notes": 0})
+    assert len(explorer.view.cockpit._asked) == 0  # of no run
+    explorer.view.windows.value = 10
+    for _ in range(12):
+        _run(explorer)
+    for i in range(100):
+        explorer.view.cockpit.hear({"type": "ready", "client": str(i), "run": "12", "rows": 10, "notes": 0})
+    assert len(explorer.view.cockpit._asked) <= 16
+    assert [run["id"] for run in explorer.view.cockpit.head["runs"]] == [str(n) for n in range(5, 13)]
+    assert len(explorer.view.cockpit._shown) == 8
+
+
+def test_a_move_in_the_graph_is_that_of_the_slider(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
+    explorer.view.cockpit.hear({"type": "move", "operator": "count", "parallelism": 7})
+    _until(lambda: explorer.history[-1].snapshot.deployment.parallelism["count"] == 7)
+    explorer.view.cockpit.hear({"type": "move", "operator": "count", "parallelism": 10**6})
+    history = _finished(explorer)
+    most = explorer._now.topology["count"].max_parallelism
+    assert [what for _, what in history.notes] == ["count 1 → 7, by hand", f"count 7 → {most}, by hand"]
+    assert explorer._sliders["count"].value == explorer.settings.parallelism["count"] == most
+
+
+# Time in hand
+
+
+@pytest.mark.parametrize("policy", ["ds2", "dhalion", "hpa", "drs"])
+def test_a_branch_without_a_change_is_the_run_itself_bit_for_bit(policy):
+    explorer = ui.Explorer(policy=policy, windows=40, speed=0)
+    original = _run(explorer)
+    for windows in (1, 17, 40):
+        explorer.branch(windows, "1")
+        assert explorer.wait(120)
+        assert explorer.error == ""
+        assert explorer.history.steps == original.steps
+        assert explorer.history is not original
+
+
+def test_a_branch_of_a_run_that_was_changed_by_hand_repeats_that_too(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
+    explorer._sliders["count"].value = 4
+    _until(lambda: explorer.history.notes)
+    explorer.view.scale.value = 1.5
+    _until(lambda: len(explorer.history.notes) == 2)
+    explorer.view.policy.value = "ds2"
+    _until(lambda: len(explorer.history.notes) == 3)
+    original = _finished(explorer)
+    explorer.branch(40)
+    assert explorer.wait(120)
+    assert explorer.history.steps == original.steps
+    assert explorer.history.notes == original.notes
+    explorer.branch(35)  # and a branch of a branch
+    assert explorer.wait(120)
+    assert explorer.history.steps == original.steps
+
+
+def test_a_branch_with_another_policy_shares_the_past_and_has_its_own_future(explorer):
+    original = _run(explorer)
+    explorer.view.policy.value = "static"
+    explorer.view.cockpit.hear({"type": "branch", "run": "1", "windows": 31})
+    assert explorer.wait(120)
+    assert explorer.error == ""
+    assert explorer.history.steps[:31] == original.steps[:31]
+    assert [step.rescaled for step in explorer.history[31:]] == [False] * 9
+    assert any(step.rescaled for step in original[31:])
+    assert explorer.history.notes == [(310.0, "policy Static()")]
+    assert [run["label"] for run in explorer.view.cockpit.head["runs"]] == [
+        "1: ds2 on word_count", "2: static on word_count, from t = 310 s of 1",
+    ]  # fmt: skip
+
+
+def test_a_backend_that_does_not_repeat_itself_ends_the_branch_with_a_readable_line(explorer, monkeypatch):
+    _run(explorer)
+    step = explorer.history[5]
+    explorer.history.steps[5] = replace(step, snapshot=replace(step.snapshot, lag=step.snapshot.lag + 1))
+    explorer.branch(20)
+    assert explorer.wait(120)
+    assert "another window 5 (t = 60 s) than the run had that is repeated" in explorer.error
+
+
+def test_a_branch_of_nothing_and_of_a_live_run_are_refused(explorer):
+    with pytest.raises(DspkitError, match="press Start first"):
+        explorer.branch(3)
+    _run(explorer)
+    explorer._live.settings = replace(explorer._live.settings, backend="spark")
+    with pytest.raises(DspkitError, match="cannot be repeated"):
+        explorer.branch(3)
+
+
+def test_step_runs_one_window_at_a_time(explorer):
+    explorer.step()
+    _until(lambda: "Paused" in explorer.view.status)
+    assert len(explorer.history) == 1
+    for n in (2, 3):
+        explorer.view.buttons["Step"].click()
+        _until(lambda n=n: len(explorer.history) == n and explorer._live.paused)
+    time.sleep(0.2)
+    assert len(explorer.history) == 3
+    explorer.view.buttons["Pause"].click()
+    assert len(_finished(explorer)) == 40
+
+
+def test_undo_takes_changes_back_one_by_one(explorer):
+    assert explorer.view.buttons["Undo"].disabled
+    first = explorer.settings
+    explorer.view.scale.value = 2.0
+    explorer._sliders["count"].value = 5
+    explorer.view.policy.value = "static"
+    explorer.view.buttons["Undo"].click()
+    assert explorer.settings.policy == first.policy
+    assert explorer.view.policy.value == "ds2"
+    explorer.view.buttons["Undo"].click()
+    assert explorer._sliders["count"].value == explorer.settings.parallelism["count"] == 1
+    assert explorer.settings.scale == 2.0
+    explorer.view.buttons["Undo"].click()
+    assert explorer.settings == first
+    assert explorer.view.scale.value == 1.0
+    assert explorer.view.buttons["Undo"].disabled
+    explorer.undo()
+    assert explorer.settings == first
+
+
+def test_undo_of_a_move_in_a_run_moves_it_back(explorer):
+    explorer.view.policy.value = "static"
+    _begun(explorer)
+    explorer._sliders["count"].value = 7
+    _until(lambda: explorer.history[-1].snapshot.deployment.parallelism["count"] == 7)
+    explorer.undo()
+    history = _finished(explorer)
+    assert [what for _, what in history.notes] == ["count 1 → 7, by hand", "count 7 → 1, by hand"]
+
+
+def test_a_policy_that_cannot_or_will_not_act_says_so_before_the_start(explorer):
+    explorer.view.policy.value = "flink_autoscaler"
+    assert "this run is over at 400 s" in explorer.view.cockpit.head["outlook"]
+    explorer.view.policy.value = "stela"
+    assert "press Scale out" in explorer.view.cockpit.head["outlook"]
+    explorer.view.policy.value = "ds2"
+    assert explorer.view.cockpit.head["outlook"] == ""
 
 
 def test_the_code_it_shows_is_the_run_it_makes(explorer):
@@ -111,19 +336,18 @@ def test_a_target_moved_in_the_last_moment_is_drawn():
     _until(lambda: explorer.history and len(explorer.history) == 1)
     explorer.view.target.value = 1.5
     assert explorer.wait(120)
-    targets = [t for t in _spec(explorer.view.chart)["data"] if t["name"] == "latency target"]
-    assert set(targets[0]["y"]) == {1.5}
+    assert explorer.view.cockpit.head["target"] == 1.5
 
 
 def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(explorer, monkeypatch):
     def fail(*_):
         raise ValueError("no ink")
 
-    monkeypatch.setattr(explorer.view, "draw_run", fail)
+    monkeypatch.setattr(explorer.view.cockpit, "publish", fail)
     explorer.start()
     assert explorer.wait(300)
     assert "no ink" in explorer.error
-    assert "Finished" in explorer.view.status.value
+    assert "Finished" in explorer.view.status
     assert len(explorer.history) == 40
 
 
@@ -157,7 +381,7 @@ def test_sliders_moved_in_a_run_are_deployed_noted_and_kept_for_the_next(explore
     assert [what for _, what in history.notes] == ["count 1 → 7, by hand"]
     assert "code" not in history.about  # no code makes this run again
     assert history.about["settle"] == 0
-    assert "1 change by hand" in explorer.view.said.value
+    assert "1 change by hand" in explorer.view.cockpit.summary
     assert explorer.settings.parallelism["count"] == explorer._sliders["count"].value == 7
     assert _run(explorer)[0].snapshot.deployment.parallelism["count"] == 7
 
@@ -204,14 +428,14 @@ def test_stop_keeps_what_was_recorded_and_can_be_pressed_twice(explorer):
     explorer.stop()
     assert explorer.wait(120)
     assert 2 <= len(explorer.history) < 40
-    assert "Stopped" in explorer.view.status.value
+    assert "Stopped" in explorer.view.status
     assert explorer.view.buttons["Stop"].disabled
 
 
 def test_pause_holds_the_run_and_lets_it_go_on(explorer):
     _begun(explorer)
     explorer.view.buttons["Pause"].click()
-    _until(lambda: "Paused" in explorer.view.status.value)
+    _until(lambda: "Paused" in explorer.view.status)
     held = len(explorer.history)
     explorer.view.speed.value = 0
     assert not explorer.wait(0.3)
@@ -236,10 +460,11 @@ def test_a_held_run_can_be_stopped_reset_and_replaced(explorer):
 
 def test_progress_tells_how_much_is_left(explorer):
     _begun(explorer)
-    _until(lambda: " of 40, " in explorer.view.left.value and "left" in explorer.view.left.value)
+    _until(lambda: explorer.view.cockpit.head["left_s"])
+    assert explorer.view.cockpit.head["going"]
     _finished(explorer)
-    assert "40 of 40<" in explorer.view.left.value
-    assert "<b>Now</b>, t = 400 s:" in explorer.view.why.value
+    assert explorer.view.cockpit.head["left_s"] is None
+    assert not explorer.view.cockpit.head["going"]
 
 
 @dataclass(frozen=True)
@@ -263,7 +488,7 @@ def test_stop_returns_at_once_and_a_new_run_waits_for_the_former():
     former = explorer._live
     explorer.stop()
     assert explorer.running
-    assert "Stopping" in explorer.view.status.value
+    assert "Stopping" in explorer.view.status
     explorer.view.policy.value = "static"
     explorer.start()
     assert explorer.history is not former.history
@@ -300,7 +525,7 @@ def test_reset_in_a_run_forgets_it_and_restores_what_was_asked_for_at_first():
     assert explorer.settings.policy == Cooldown(DS2(activation=2), cooldown_s=30)
     assert (explorer.settings.app, explorer.settings.scale, explorer.settings.settle) == ("star", 1.0, 0)
     assert {s.value for s in explorer._sliders.values()} == {1}
-    assert explorer.view.chart.outputs == ()
+    assert (explorer.view.cockpit.head["run"], explorer.view.cockpit.head["runs"]) == ("", [])
     assert _run(explorer).about["policy"].startswith("Cooldown(policy=DS2(activation=2), cooldown_s=30")
 
 
@@ -311,7 +536,7 @@ def test_a_new_view_ends_the_run_of_the_former_one():
     _until(lambda: first.history)
     second = ui.Explorer(windows=5, speed=0)
     assert first.wait(300)
-    assert "Stopped" in first.view.status.value
+    assert "Stopped" in first.view.status
     second.start()
     assert second.wait(300)
     assert [t for t in threading.enumerate() if t.name == "dspkit-run"] == []
@@ -326,14 +551,11 @@ def test_start_pressed_in_a_run_begins_anew(explorer):
     assert len(former.history) < 40
 
 
-def test_after_a_run_only_the_target_redraws_what_was_recorded(explorer):
+def test_after_a_run_the_target_moves_in_what_was_recorded(explorer):
     _run(explorer)
-    before = explorer.view.chart.outputs
-    explorer.view.scale.value = 2.0
-    assert explorer.view.chart.outputs is before
     explorer.view.target.value = 0.5
-    targets = [t for t in _spec(explorer.view.chart)["data"] if t["name"] == "latency target"]
-    assert set(targets[0]["y"]) == {0.5}
+    assert explorer.view.cockpit.head["target"] == 0.5
+    assert explorer.view.cockpit.head["run"] == "1"
 
 
 def test_export_writes_a_report_of_the_run_and_links_to_it(explorer):
@@ -431,13 +653,13 @@ def test_an_unknown_name_is_refused():
 # Costs
 
 
-def test_redraws_are_at_most_four_a_second(explorer, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(explorer.view, "draw_run", lambda *_: drawn.append(time.monotonic()))
+def test_sliders_and_words_follow_a_run_at_most_four_times_a_second(explorer, monkeypatch):
+    shown = []
+    monkeypatch.setattr(explorer, "_follow", lambda *_: shown.append(time.monotonic()))
     explorer.settings = replace(explorer.settings, windows=400)
     _run(explorer)
-    apart = [b - a for a, b in zip(drawn, drawn[1:], strict=False)]
-    assert len(drawn) >= 2
+    apart = [b - a for a, b in zip(shown, shown[1:], strict=False)]
+    assert len(shown) >= 2
     assert all(gap >= 0.25 for gap in apart[:-1])  # the last is the final picture
 
 
@@ -512,12 +734,15 @@ def test_a_view_that_was_replaced_stays_until_a_slow_browser_has_drawn_it_and_is
     assert not {first, slider, slider.layout, slider.style} & set(ipywidgets.widgets.widget._instances.values())
 
 
-def test_a_long_run_is_drawn_from_few_points():
+def test_a_long_run_comes_in_messages_of_bounded_size(monkeypatch):
     explorer = ui.Explorer(policy=Static(), windows=3000, speed=0)
     explorer.settings = replace(explorer.settings, window_s=1.0)
-    history = _run(explorer)
-    assert len(history) == 3000
-    assert len(_spec(explorer.view.chart)["data"][0]["x"]) <= 601
+    browser = Browser(explorer, monkeypatch)
+    assert len(_run(explorer)) == 3000
+    while len(browser.rows) < 3000:
+        browser.pull()
+    assert max(len(json.dumps(message)) for message in browser.messages) < 500_000
+    assert len(browser.messages) == 15
 
 
 # Controls
