@@ -3,6 +3,19 @@
 Each size has a checkpoint of its own, filled once. Its job then continues from there, in turns with those of the other
 sizes in one Spark, so that other load on the machine affects all. Claims compare the largest number of keys with the
 smallest; the details have the curve, and 1 GB of values. Stock Spark follows in processes of its own, size by size.
+
+`python -m benchmarks spark_state` ends within DSPKIT_STATE_MINUTES (45) and some minutes for the turn that runs then.
+Each turn is kept in build/spark_state.json as soon as it is measured: a claim whose turns are not complete fails with a
+word on what is missing, and the same command continues there. In pieces, each with its duration on two quiet cores:
+
+    python -m benchmarks.spark_state light 10000 10000000       rescales and epochs, the sizes in turns; 8 min
+    python -m benchmarks.spark_state light 100000 1000000 1000000x1000                             10 min
+    python -m benchmarks.spark_state flat 10000 10000000        throughput; 5 min
+    python -m benchmarks.spark_state stock sql 10000            stock Spark; 1 min, with 1000000 keys 10 min
+    python -m benchmarks.spark_state stock python 10000         transformWithStateInPandas; 5 to 10 min
+    python -m benchmarks.spark_state draw                       the chart and the table of docs/performance.md
+    python -m benchmarks.spark_state fresh                      forget all turns
+
 `DSPKIT_STATE_KEYS=10000,100000,1000x500 python -m benchmarks spark_state` is a small run; 1000x500 has 1,000 keys with
 values of 500 bytes.
 """
@@ -10,7 +23,10 @@ values of 500 bytes.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib
 import json
+import math
 import os
 import statistics
 import struct
@@ -19,7 +35,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -46,7 +62,14 @@ _SIZES = os.environ.get("DSPKIT_STATE_KEYS", "10000,100000,1000000,10000000,1000
 SIZES = tuple(Size(*map(int, each.split("x"))) for each in _SIZES.split(","))
 _COUNTS = [size for size in SIZES if size.value == 8]
 _STOCK_MOST = {"sql": 1_000_000, "python": 100_000}  # keys; with more, its first batch takes many minutes
-_STOCK_LIMIT_S = 1200.0
+_STOCK_LIMIT_S = 900.0
+_STORE = Path(__file__).resolve().parent.parent / "build" / "spark_state.json"
+_PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+_BEGIN, _LAST = "<!-- spark_state -->\n", "<!-- end of spark_state -->"
+_IMAGE = "\n![Silence of a rescale by the number of keys](images/spark_state.svg)\n\n"
+_ENGINE = Path(__file__).resolve().parent.parent / "dspkit" / "spark"
+_CHART = Path(__file__).resolve().parent.parent / "docs" / "images" / "spark_state.svg"
+_END = time.monotonic() + 60 * float(os.environ.get("DSPKIT_STATE_MINUTES", "45"))
 LIGHT, FLAT_OUT = 5_000.0, 2_000_000.0  # records/s offered
 TURNS = 3
 EPOCH_S = 5.0
@@ -175,16 +198,85 @@ class Case:
         return self.per_s == LIGHT and lag > self.per_s / 5
 
 
+Medians = dict[Size, dict[str, float]]
+Turn = dict[str, list[float]]  # the values of one turn by name, and the machine's load then
+
+
+@cache
+def code() -> str:
+    """Return a fingerprint of the live engine, by which kept turns are valid."""
+    files = sorted(path for end in ("py", "java") for path in _ENGINE.rglob(f"*.{end}"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+
+
+class Kept:
+    """The turns that were measured so far with the present code, by kind and size, in a file."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, dict[str, list[Turn]]] = {}
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            found = json.loads(_STORE.read_text(encoding="utf-8"))
+            if found["code"] == code():
+                self.turns = found["turns"]
+
+    def of(self, kind: str, size: Size) -> list[Turn]:
+        return self.turns.get(kind, {}).get(str(size), [])
+
+    def add(self, kind: str, size: Size, turn: Turn) -> None:
+        """Keep a turn; the file is replaced as a whole."""
+        turns = self.turns.setdefault(kind, {}).setdefault(str(size), [])
+        turns.append(turn | {"load": [_four.load()]})
+        _STORE.parent.mkdir(exist_ok=True)
+        fresh = _STORE.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps({"code": code(), "turns": self.turns}, indent=1) + "\n", encoding="utf-8")
+        fresh.replace(_STORE)
+
+    def medians(self, kind: str, sizes: Sequence[Size]) -> Medians:
+        """Return the medians over all turns, but the mean of what merges write, as few epochs have one."""
+        made: Medians = {}
+        for size in sizes:
+            values: dict[str, list[float]] = defaultdict(list)
+            for turn in self.of(kind, size):
+                for name, each in turn.items():
+                    values[name] += each
+            made[size] = {
+                name: statistics.fmean(each) if name == "merged_over_touched" else statistics.median(each)
+                for name, each in values.items()
+                if each
+            }
+        return made
+
+
+def _complete(kind: str, per_s: float, turn: Callable[[Case], Turn], sizes: Sequence[Size]) -> Medians:
+    """Measure the turns of these sizes that are missing, in turns, and return the medians."""
+    kept = Kept()
+    missing = [size for size in sizes if len(kept.of(kind, size)) < TURNS]
+    if missing:
+        with _cases(per_s, missing) as cases:
+            for number in range(TURNS):
+                for case in cases:
+                    if len(kept.of(kind, case.size)) <= number:
+                        _check_time(f"turn {number + 1} of {TURNS} with {case.size} keys ({kind})")
+                        kept.add(kind, case.size, turn(case))
+    return kept.medians(kind, sizes)
+
+
+def _check_time(missing: str) -> None:
+    if time.monotonic() > _END:
+        raise TimeoutError(f"the time is over before {missing}; the same command continues there")
+
+
 @contextlib.contextmanager
-def _cases(per_s: float) -> Iterator[list[Case]]:
+def _cases(per_s: float, sizes: Sequence[Size]) -> Iterator[list[Case]]:
     """Provide a case per size, filled."""
     from dspkit.spark.runtime import session
 
     with tempfile.TemporaryDirectory(prefix="dspkit-state-") as folder:
         spark = session.start_session("local[32]", "realtime")
         try:
-            cases = [Case(spark, Path(folder, f"{size.keys}x{size.value}"), size, per_s) for size in SIZES]
+            cases = [Case(spark, Path(folder, f"{size.keys}x{size.value}"), size, per_s) for size in sizes]
             for case in cases:
+                _check_time(f"{case.size} keys are filled in")
                 case.folder.mkdir()
                 case.job().close()
             yield cases
@@ -192,32 +284,19 @@ def _cases(per_s: float) -> Iterator[list[Case]]:
             session.stop(spark)
 
 
-Medians = dict[Size, dict[str, float]]
-
-
-def _medians(found: Mapping[Size, Mapping[str, list[float]]]) -> Medians:
-    """Return the medians, but the mean of what merges write, as few epochs have one."""
-    middle = {"merged_over_touched": statistics.fmean}
-    return {
-        size: {name: middle.get(name, statistics.median)(values) for name, values in each.items()}
-        for size, each in found.items()
-    }
+def _light_turn(case: Case) -> Turn:
+    """Return the silence of rescales and p99 in s, and bytes written per epoch and byte touched."""
+    with case.job() as job:
+        values = _epochs(job, case)
+        _silence(job, case, 3)  # the first one of a query takes longer, at any size
+        _silence(job, case, 2)
+        return {**values, "silence_s": [_silence(job, case, 3), _silence(job, case, 2)]}
 
 
 @cache
 def _light() -> Medians:
-    """Return the medians at a light load, by size: silence and p99 in s, bytes written per epoch and byte touched."""
-    found: dict[Size, dict[str, list[float]]] = {size: defaultdict(list) for size in SIZES}
-    with _cases(LIGHT) as cases:
-        for _ in range(TURNS):
-            for case in cases:
-                with case.job() as job:
-                    for name, values in _epochs(job, case).items():
-                        found[case.size][name] += values
-                    _silence(job, case, 3)  # the first one of a query takes longer, at any size
-                    _silence(job, case, 2)
-                    found[case.size]["silence_s"] += [_silence(job, case, 3), _silence(job, case, 2)]
-    return _medians(found)
+    """Return the medians at a light load, by size."""
+    return _complete("light", LIGHT, _light_turn, SIZES)
 
 
 def _silence(job: SparkJob, case: Case, instances: int) -> float:
@@ -288,21 +367,21 @@ class _Written:
         return (_KEY + self._size.value) * len(np.unique(keys_of(np.concatenate(ids), self._size.keys)))
 
 
+def _flat_turn(case: Case) -> Turn:
+    """Return the records/s of the keyed operator, as fast as it can, in a window of two epochs."""
+    with case.job() as job:
+        job.window_s = EPOCH_S
+        job.observe()  # sources begin carefully
+        job.window_s = 2 * EPOCH_S
+        before, began = _four.cpu_by_process(), time.monotonic()
+        per_s = job.observe().operators["count"].processing_rate
+        cpu_s, seconds = _four.spent(before, _four.cpu_by_process()), time.monotonic() - began
+        return {"per_s": [per_s], "per_cpu_s": [per_s * seconds / cpu_s]}
+
+
 @cache
 def _flat_out() -> Medians:
-    """Return the records/s of the keyed operator, as fast as it can, in windows of two epochs, by size."""
-    found: dict[Size, dict[str, list[float]]] = {size: defaultdict(list) for size in SIZES}
-    with _cases(FLAT_OUT) as cases:
-        for _ in range(TURNS):
-            for case in cases:
-                with case.job() as job:
-                    job.window_s = 2 * EPOCH_S
-                    before, began = _four.cpu_by_process(), time.monotonic()
-                    per_s = job.observe().operators["count"].processing_rate
-                    cpu_s, seconds = _four.spent(before, _four.cpu_by_process()), time.monotonic() - began
-                    found[case.size]["per_s"].append(per_s)
-                    found[case.size]["per_cpu_s"].append(per_s * seconds / cpu_s)
-    return _medians(found)
+    return _complete("flat", FLAT_OUT, _flat_turn, SIZES)
 
 
 def _detail(found: Medians, *names: str) -> dict[str, float]:
@@ -313,24 +392,37 @@ def _large_over_small(found: Medians, name: str) -> float:
     return found[max(_COUNTS)][name] / found[min(_COUNTS)][name]
 
 
+def _stock_turn(kind: str, size: Size) -> Turn:
+    """Return the figures of stock Spark; none if it does not end in time, which is a result as well."""
+    command = [sys.executable, "-m", "benchmarks._stock_state", kind, str(size.keys)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_STOCK_LIMIT_S, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"stock Spark ({kind}, {size}): {type(error).__name__} {str(error.stderr)[-300:]}", file=sys.stderr)
+        return {}
+    return {name: [each] for name, each in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
+def _measure_stock(kinds: Sequence[str], sizes: Sequence[Size]) -> None:
+    kept = Kept()
+    for size in sizes:
+        for kind in kinds:
+            if size.value == 8 and size.keys <= _STOCK_MOST[kind] and not kept.of(f"stock {kind}", size):
+                _check_time(f"stock Spark ({kind}) with {size} keys")
+                kept.add(f"stock {kind}", size, _stock_turn(kind, size))
+
+
 @cache
 def _stock() -> dict[str, float]:
     """Return the figures of stock Spark by kind and size; a size that does not end in time is left out."""
-    found: dict[str, float] = {}
-    for size in _COUNTS:
-        for kind, most in _STOCK_MOST.items():
-            if size.keys > most:
-                continue
-            command = [sys.executable, "-m", "benchmarks._stock_state", kind, str(size.keys)]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=_STOCK_LIMIT_S, check=True)
-            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                print(
-                    f"stock Spark ({kind}, {size}): {type(error).__name__} {str(error.stderr)[-300:]}", file=sys.stderr
-                )
-                continue
-            found |= {f"{name} {kind} {size}": each for name, each in json.loads(done.stdout.splitlines()[-1]).items()}
-    return found
+    _measure_stock(tuple(_STOCK_MOST), _COUNTS)
+    found = {kind: Kept().medians(f"stock {kind}", _COUNTS) for kind in _STOCK_MOST}
+    return {
+        f"{name} {kind} {size}": each
+        for kind, sizes in found.items()
+        for size, figures in sizes.items()
+        for name, each in figures.items()
+    }
 
 
 def rescale_silence_large_over_small() -> Claim:
@@ -364,3 +456,115 @@ def stock_rescale_silence_over_ours() -> Claim:
     least = min(_COUNTS)
     detail = stock | _detail(ours, "silence_s", "bytes_over_touched")
     return Claim(stock[f"silence_s sql {least}"] / ours[least]["silence_s"], "x", 5.0, detail=detail)
+
+
+_SERIES = {"light": ("dspkit", "#0072b2"), "stock sql": ("stock Spark, SQL", "#d55e00")}
+_SERIES |= {"stock python": ("stock Spark, transformWithStateInPandas", "#009e73")}
+_ROWS = {
+    "silence of a rescale, s": ("light", "silence_s"),
+    "p99 in windows with an epoch's end, s": ("light", "p99_s"),
+    "bytes per epoch over those touched": ("light", "bytes_over_touched"),
+    "the same of merges": ("light", "merged_over_touched"),
+    "records/s flat out": ("flat", "per_s"),
+    "records per CPU second": ("flat", "per_cpu_s"),
+    "stock, SQL: silence, s": ("stock sql", "silence_s"),
+    "stock, SQL: bytes per batch": ("stock sql", "bytes_per_batch"),
+    "stock, transformWithState: silence, s": ("stock python", "silence_s"),
+}
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(kept: Kept) -> str:
+    """Return all that is stored as a table of Markdown; an empty cell was not measured."""
+    lines = [
+        "| |"
+        + "|".join(f" {size.keys:,} keys{f', {size.value:,} B each' * (size.value > 8)} " for size in SIZES)
+        + "|",
+        "|---" * (len(SIZES) + 1) + "|",
+    ]
+    for label, (kind, name) in _ROWS.items():
+        found = kept.medians(kind, SIZES)
+        cells = [_short(found[size][name]) if name in found[size] else "" for size in SIZES]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    loads = [
+        each for sizes in kept.turns.values() for turns in sizes.values() for turn in turns for each in turn["load"]
+    ]
+    turns = len(loads)
+    return (
+        "\n".join([*lines, "", f"{turns} turns; load average {min(loads):.1f} to {max(loads):.1f}."]) if loads else ""
+    )
+
+
+def chart(kept: Kept) -> str:
+    """Return the silence of a rescale by the number of keys, both on logarithmic axes, as SVG."""
+    points = {
+        kind: [(size.keys, found[size]["silence_s"]) for size in _COUNTS if "silence_s" in found[size]]
+        for kind in _SERIES
+        for found in [kept.medians(kind, SIZES)]
+    }
+    seconds = [s for each in points.values() for _, s in each] or [1.0]
+    low, high = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds) * 1.01))
+    left, right = math.log10(min(s.keys for s in _COUNTS)), math.log10(max(s.keys for s in _COUNTS))
+
+    def x(keys: float) -> float:
+        return 70 + 520 * (math.log10(keys) - left) / max(1e-9, right - left)
+
+    def y(value: float) -> float:
+        return 330 - 270 * (math.log10(value) - low) / max(1, high - low)
+
+    drawn = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 420" font-family="sans-serif" font-size="13">',
+        "<title>Silence of a rescale by the number of keys</title>",
+        '<rect width="640" height="420" fill="white"/>',
+        '<text x="70" y="24" font-size="15">Silence at the sink during a rescale, in seconds</text>',
+    ]
+    for power in range(low, high + 1):
+        at = y(10.0**power)
+        drawn.append(f'<line x1="70" x2="590" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>')
+        drawn.append(f'<text x="62" y="{at + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')
+    drawn += [f'<text x="{x(s.keys):.1f}" y="352" text-anchor="middle">{s.keys:,}</text>' for s in _COUNTS]
+    drawn.append('<text x="330" y="372" text-anchor="middle">keys</text>')
+    dashes = ("", "6 4", "2 3")
+    for (kind, each), dash, row in zip(points.items(), dashes, range(3), strict=True):
+        name, colour = _SERIES[kind]
+        path = " ".join(f"{x(keys):.1f},{y(value):.1f}" for keys, value in each)
+        stroke = f'stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"'
+        drawn.append(f'<polyline points="{path}" fill="none" {stroke}/>')
+        for keys, value in each:
+            drawn.append(f'<circle cx="{x(keys):.1f}" cy="{y(value):.1f}" r="4" fill="{colour}"/>')
+            label = f"{value:.2g}" if value < 10 else f"{value:.0f}"
+            drawn.append(f'<text x="{x(keys):.1f}" y="{y(value) - 9:.1f}" text-anchor="middle">{label}</text>')
+        at = 70 + (0, 95, 250)[row]
+        drawn.append(f'<line x1="{at}" x2="{at + 26}" y1="400" y2="400" {stroke}/>')
+        drawn.append(f'<text x="{at + 32}" y="404">{name}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure one piece, or draw what is stored."""
+    piece, rest = (words[0], list(words[1:])) if words else ("", [])
+    kinds = [rest.pop(0)] if piece == "stock" and rest and rest[0] in _STOCK_MOST else list(_STOCK_MOST)
+    sizes = tuple(Size(*map(int, each.split("x"))) for each in rest) or SIZES
+    if piece == "light":
+        _complete("light", LIGHT, _light_turn, sizes)
+    elif piece == "flat":
+        _complete("flat", FLAT_OUT, _flat_turn, sizes)
+    elif piece == "stock":
+        _measure_stock(kinds, sizes)
+    elif piece == "fresh":
+        _STORE.unlink(missing_ok=True)
+    elif piece == "draw":
+        _CHART.write_text(chart(Kept()), encoding="utf-8")
+        before, rest_of_page = _PAGE.read_text(encoding="utf-8").split(_BEGIN)
+        after = rest_of_page.partition(_LAST)[2]
+        _PAGE.write_text(f"{before}{_BEGIN}{_IMAGE}{table(Kept())}\n\n{_LAST}{after}", encoding="utf-8")
+    else:
+        sys.exit(__doc__)
+    print(table(Kept()))
+
+
+if __name__ == "__main__":
+    importlib.import_module("benchmarks.spark_state").main(sys.argv[1:])  # classes travel to workers under this name

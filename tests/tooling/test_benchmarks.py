@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import Claim, side_by_side
+from benchmarks import Claim, side_by_side, spark_state
 from benchmarks import __main__ as runner
 from benchmarks import live_policies as measured
 from dspkit import apps
@@ -145,3 +148,44 @@ def test_policies_that_choose_places_run_on_a_simulator_with_the_links_of_the_wo
     assert row.decisions >= 1
     assert row.crossing is not None
     assert row.latency_s
+
+
+def test_spark_state_keeps_its_turns_and_continues_with_those_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = spark_state.Size(10_000), spark_state.Size(10_000_000)
+    ran: list[tuple[str, int]] = []
+    left = [3]
+
+    def turn(case: spark_state.Case) -> spark_state.Turn:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        ran.append((str(case.size), len(ran)))
+        return {"silence_s": [float(len(ran))], "merged_over_touched": []}
+
+    @contextlib.contextmanager
+    def cases(per_s: float, sizes: Sequence[spark_state.Size]) -> Iterator[list[spark_state.Case]]:
+        yield [spark_state.Case(None, tmp_path, size, per_s) for size in sizes]
+
+    monkeypatch.setattr(spark_state, "_STORE", tmp_path / "kept.json")
+    monkeypatch.setattr(spark_state, "_cases", cases)
+    with pytest.raises(KeyboardInterrupt):
+        spark_state._complete("light", 1.0, turn, (small, large))
+    left[0] = 100
+    found = spark_state._complete("light", 1.0, turn, (small, large))
+    assert [size for size, _ in ran] == ["10,000", "10,000,000"] * 3  # in turns, also after the interruption
+    assert (found[small]["silence_s"], found[large]["silence_s"]) == (3.0, 4.0)
+    assert spark_state._complete("light", 1.0, turn, (large,)) == {large: found[large]}
+    assert len(ran) == 6
+    kept = spark_state.Kept()
+    kept.add("stock sql", small, {})  # which did not end in time
+    drawn, listed = spark_state.chart(kept), spark_state.table(kept)
+    ElementTree.fromstring(drawn)
+    assert drawn.count("<circle") == 2
+    assert "| silence of a rescale, s | 3 |  |  | 4 |  |" in listed
+    monkeypatch.setattr(spark_state, "code", lambda: "another")
+    assert spark_state.Kept().of("light", small) == []
+    monkeypatch.setattr(spark_state, "_END", 0.0)
+    with pytest.raises(TimeoutError, match="turn 1 of 3 with 10,000 keys"):
+        spark_state._complete("light", 1.0, turn, (small,))
