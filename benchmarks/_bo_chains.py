@@ -1,4 +1,9 @@
-"""Chains of M/M/c queues, whose best configuration is known, and searches for it by several libraries."""
+"""Chains of M/M/c queues, whose best configuration is known, and searches for it by several libraries.
+
+All searches begin with the base and have the same 30 runs. scikit-optimize, Optuna, SMAC and BoTorch's "botorch F"
+learn the score F, as their users would have it. "botorch l" has what ours has: it learns the logarithm of the latency,
+and F is a known function of it and of the slots (composite objective).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import random
 import warnings
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,22 +27,22 @@ Tell = Callable[[Sample], object]
 
 
 class Chain:
-    """Two to four operators in a row under 100 records/s, to meet 1.15 times the sum of their service times.
+    """Two to four operators in a row, to meet 1.15 times the sum of their service times at `rate` records/s.
 
     `noise` is the standard deviation of a measured log latency, the same for all searches of one seed.
     """
 
-    def __init__(self, number: int, seed: int = 0, noise: float = 0.0):
+    def __init__(self, number: int, seed: int = 0, noise: float = 0.0, rate: float = RATE):
         draw = random.Random(number)
         self.services = [draw.uniform(0.01, 0.1) for _ in range(draw.randint(2, 4))]
-        self.lattice = Lattice([int(RATE * s) + 1 for s in self.services], MOST)
+        self.lattice = Lattice([int(rate * s) + 1 for s in self.services], MOST)
         self.target_latency_s = 1.15 * sum(self.services)
-        self.seed, self._noise, self._random = seed, noise, np.random.default_rng([number, seed])
+        self.rate, self.seed, self._noise, self._random = rate, seed, noise, np.random.default_rng([number, seed])
 
     @cached_property
     def _waits(self) -> list[Array]:
         return [
-            np.array([sojourn(k, RATE, s)[0] for k in range(a, MOST + 1)])
+            np.array([sojourn(k, self.rate, s)[0] for k in range(a, MOST + 1)])
             for a, s in zip(self.lattice.base, self.services, strict=True)
         ]
 
@@ -66,16 +72,19 @@ class Chain:
         late = self.latency_s(k) * math.exp(self._noise * self._random.standard_normal())
         return Sample(tuple(k), float(score(k, self.lattice.base, late, self.target_latency_s)), late)
 
-    def regrets(self, ask: Ask, tell: Tell) -> list[float]:
-        """Return what the best configuration run so far lacks of the best there is, after each of the runs."""
-        found, worst = [], math.inf
+    def regrets(self, ask: Ask, tell: Tell) -> tuple[list[float], Any]:
+        """Return what the best run so far lacks of the best there is, after each run; and the k of the best F."""
+        found: list[float] = []
+        measured: list[Sample] = []
         for _ in range(RUNS):
             k = ask()
             if k is not None:
-                tell(self.run(k))
-                worst = min(worst, self.best - self.true_score(k))
-            found.append(worst)
-        return found
+                measured.append(self.run(k))
+                tell(measured[-1])
+                found.append(min([self.best - self.true_score(k), *found[-1:]]))
+            else:
+                found.append(found[-1])
+        return found, max(measured, key=lambda s: s.score).k
 
 
 def ours(chain: Chain, search: Search | None = None) -> tuple[Ask, Tell]:
@@ -101,16 +110,82 @@ def skopt(chain: Chain) -> tuple[Ask, Tell]:
 
     warnings.simplefilter("ignore")
     made = Theirs(chain.lattice.dimensions(), random_state=chain.seed)
-    return lambda: [int(v) for v in made.ask()], lambda s: made.tell(list(s.k), -s.score)
+    first = [chain.lattice.base]
+    return (
+        lambda: first.pop() if first else [int(v) for v in made.ask()],
+        lambda s: made.tell([int(v) for v in s.k], -s.score),
+    )
 
 
-def botorch(chain: Chain) -> tuple[Ask, Tell]:
-    """Search by BoTorch: SingleTaskGP and LogEI over the unit cube, after 2 (n + 1) Sobol points; rounded."""
+def optuna(chain: Chain, sampler: str = "TPESampler") -> tuple[Ask, Tell]:
+    """Search by Optuna: the tree-structured Parzen estimator, its default, or its Gaussian process."""
+    import optuna as library
+
+    warnings.simplefilter("ignore")
+    library.logging.set_verbosity(library.logging.ERROR)
+    study = library.create_study(direction="maximize", sampler=getattr(library.samplers, sampler)(seed=chain.seed))
+    study.enqueue_trial({f"k{i}": n for i, n in enumerate(chain.lattice.base)})
+    asked: list[Any] = []
+    box = list(zip(chain.lattice.base, chain.lattice.max_parallelism, strict=True))
+
+    def ask() -> tuple[int, ...]:
+        asked.append(study.ask())
+        return tuple(asked[-1].suggest_int(f"k{i}", a, b) for i, (a, b) in enumerate(box))
+
+    return ask, lambda s: study.tell(asked[-1], s.score)
+
+
+def smac(chain: Chain) -> tuple[Ask, Tell]:
+    """Search by SMAC's facade for black boxes: a Gaussian process and expected improvement."""
+    import logging
+    import tempfile
+
+    import ConfigSpace as spaces
+    from smac import BlackBoxFacade, Scenario
+    from smac.runhistory import TrialInfo, TrialValue
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    space = spaces.ConfigurationSpace(seed=chain.seed)
+    box = zip(chain.lattice.base, chain.lattice.max_parallelism, strict=True)
+    space.add([spaces.UniformIntegerHyperparameter(f"k{i}", a, b, default_value=a) for i, (a, b) in enumerate(box)])
+    base = space.get_default_configuration()
+    scenario = Scenario(
+        space,
+        deterministic=True,
+        n_trials=RUNS,
+        seed=chain.seed,
+        output_directory=Path(tempfile.mkdtemp(prefix="smac-")),
+    )
+    made = BlackBoxFacade(
+        scenario, lambda config, seed=0: 0.0, overwrite=True, logging_level=False,
+        initial_design=BlackBoxFacade.get_initial_design(scenario, additional_configs=[base]),
+    )  # fmt: skip
+    asked: list[Any] = [TrialInfo(space.get_default_configuration(), seed=0)]
+    first = [chain.lattice.base]
+
+    def ask() -> tuple[int, ...]:
+        if first:
+            return first.pop()
+        asked.append(made.ask())
+        return tuple(int(asked[-1].config[f"k{i}"]) for i in range(len(chain.lattice.base)))
+
+    return ask, lambda s: made.tell(asked[-1], TrialValue(cost=-s.score))
+
+
+def botorch(chain: Chain, learns: str = "F") -> tuple[Ask, Tell]:
+    """Search by BoTorch: SingleTaskGP and LogEI over the unit cube, after the base and 2 n + 1 Sobol points; rounded.
+
+    With `learns="l"` the process is one of the log latency, and the score a known function of it.
+    """
     import torch
     from botorch.acquisition.analytic import LogExpectedImprovement
+    from botorch.acquisition.logei import qLogExpectedImprovement
+    from botorch.acquisition.objective import GenericMCObjective
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.optim.optimize import optimize_acqf
+    from botorch.sampling.normal import SobolQMCNormalSampler
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     warnings.simplefilter("ignore")
@@ -119,26 +194,48 @@ def botorch(chain: Chain) -> tuple[Ask, Tell]:
     box = chain.lattice
     told: list[Sample] = []
     n = len(box.base)
-    first = torch.quasirandom.SobolEngine(n, scramble=True, seed=chain.seed).draw(2 * (n + 1)).double().numpy()
+    drawn = torch.quasirandom.SobolEngine(n, scramble=True, seed=chain.seed).draw(2 * n + 1).double().numpy()
+    low, span = torch.as_tensor(box.low, dtype=torch.double), torch.as_tensor(box.high - box.low, dtype=torch.double)
 
     def rounded(x: Any) -> tuple[int, ...]:
         return box.clamp((box.low + np.asarray(x) * (box.high - box.low)).tolist())
 
+    def of_latency(z: Any, X: Any) -> Any:
+        cost = (low / (low + X * span)).mean(dim=-1)
+        return 0.8 * torch.exp(-torch.clamp(z[..., 0], min=0.0)) + 0.2 * cost
+
     def ask() -> tuple[int, ...]:
-        if len(told) < len(first):
-            return rounded(first[len(told)])
+        if len(told) <= len(drawn):
+            return rounded(drawn[len(told) - 1]) if told else box.base
         X = torch.as_tensor(box.scaled([s.k for s in told]))
-        y = torch.tensor([[s.score] for s in told], dtype=torch.double)
-        model = SingleTaskGP(X, y)
+        score = torch.tensor([s.score for s in told], dtype=torch.double)
+        log = [math.log((s.latency_s or 1.0) / chain.target_latency_s) for s in told]
+        model = SingleTaskGP(X, score[:, None] if learns == "F" else torch.tensor(log, dtype=torch.double)[:, None])
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         bounds = torch.stack([torch.zeros(n), torch.ones(n)]).double()
-        x, _ = optimize_acqf(
-            LogExpectedImprovement(model, best_f=y.max()), bounds=bounds, q=1, num_restarts=5, raw_samples=128
-        )
+        if learns == "F":
+            acquisition: Any = LogExpectedImprovement(model, best_f=score.max())
+        else:
+            sampler = SobolQMCNormalSampler(torch.Size([128]), seed=chain.seed)
+            acquisition = qLogExpectedImprovement(
+                model, best_f=score.max(), sampler=sampler, objective=GenericMCObjective(of_latency)
+            )
+        x, _ = optimize_acqf(acquisition, bounds=bounds, q=1, num_restarts=5, raw_samples=128)
         return rounded(x[0].numpy())
 
     return ask, told.append
 
 
-WAYS = {"ours": ours, "paper": paper, "random": at_random, "skopt": skopt, "botorch": botorch}
-RIVALS = ("skopt", "botorch")
+WAYS: dict[str, Callable[[Chain], tuple[Ask, Tell]]] = {
+    "ours": ours,
+    "paper": paper,
+    "random": at_random,
+    "skopt": skopt,
+    "optuna TPE": optuna,
+    "optuna GP": lambda chain: optuna(chain, "GPSampler"),
+    "smac": smac,
+    "botorch F": botorch,
+    "botorch l": lambda chain: botorch(chain, "l"),
+}
+LIBRARIES = {"random": "numpy", "skopt": "scikit-optimize", "optuna": "optuna", "smac": "smac", "botorch": "botorch"}
+RIVALS = tuple(way for way in WAYS if way.partition(" ")[0] in LIBRARIES and way != "random")

@@ -16,10 +16,12 @@ from .optimizer import Optimizer
 from .score import Sample, resource_score, score, stop_threshold
 from .search import ENGINES, LatencySurrogate, Search, Surrogate
 from .space import Lattice
+from .stopping import Confirmation
 
 __all__ = [
     "ENGINES",
     "GP",
+    "Confirmation",
     "LatencySurrogate",
     "Lattice",
     "Library",

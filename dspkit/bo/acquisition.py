@@ -11,7 +11,7 @@ r"""Expected improvement, and the configuration that maximises it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +23,9 @@ from ..core.validation import number, numbers
 from .space import ENUMERATED, Config, Lattice
 
 Posterior = Callable[[Array], tuple[Array, Array]]  # one configuration per row -> mean and sigma of the scores
+Worth = Callable[[Array], Array]  # one configuration per row -> their values
 LEAST = 1e-6  # improvements below it do not count
-DRAWN, CLIMBERS, CHUNK = 20_000, 10, 2048
+DRAWN, FEWER, CLIMBERS, CHUNK = 20_000, 2_000, 10, 2048
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -93,10 +94,10 @@ def log_expected_improvement(mean: Any, sigma: Any, best: float, xi: float = 0.0
         raise MetricError(f"{mean.shape} means, {sigma.shape} sigmas", expected="as many", fix="one for each point")
     unsure = sigma > 1e-12
     some = np.where(unsure, sigma, 1.0)
-    return np.where(unsure, _log_h((mean - best - xi) / some) + np.log(some), -np.inf)
+    return np.where(unsure, log_h((mean - best - xi) / some) + np.log(some), -np.inf)
 
 
-def _log_h(z: Array) -> Array:
+def log_h(z: Array) -> Array:
     r"""$\log(\phi(z)+z\Phi(z))$: directly near 0, by the scaled erfc below, and by its series in the far tail."""
     z = np.asarray(z, dtype=float)
     near = np.maximum(z, -1.0)
@@ -119,6 +120,7 @@ def propose(
     xi: float = 0.01,
     tried: Collection[Config] = (),
     seed: int | tuple[int, ...] = 0,
+    per_second: Callable[[Worth], Worth] | None = None,
 ) -> Proposal | None:
     """Return the untried configuration of the greatest expected improvement; None if all were tried.
 
@@ -139,6 +141,8 @@ def propose(
         Configurations that are not proposed.
     seed : int or tuple of int
         Seed of random candidates.
+    per_second : callable, optional
+        Converts the log improvement into what is compared, for instance one per second of a run.
 
     Examples
     --------
@@ -147,7 +151,8 @@ def propose(
     >>> propose(posterior, Lattice((2, 3), 9), best=0.4).k
     (2, 3)
     """
-    found = best_of(lambda X: log_expected_improvement(*posterior(X), best, xi), lattice, tried, seed)
+    worth: Worth = lambda X: log_expected_improvement(*posterior(X), best, xi)  # noqa: E731
+    found = best_of(per_second(worth) if per_second else worth, lattice, tried, seed)
     if found is None:
         return None
     mean, sigma = posterior(np.array([found]))
@@ -156,7 +161,11 @@ def propose(
 
 
 def best_of(
-    worth: Callable[[Array], Array], lattice: Lattice, tried: Collection[Config], seed: int | tuple[int, ...] = 0
+    worth: Worth,
+    lattice: Lattice,
+    tried: Collection[Config],
+    seed: int | tuple[int, ...] = 0,
+    near: Sequence[Config] = (),
 ) -> Config | None:
     """Return the untried configuration of the greatest value; None if all were tried.
 
@@ -170,6 +179,8 @@ def best_of(
         Configurations that are not returned.
     seed : int or tuple of int
         Seed of random candidates.
+    near : sequence of configurations
+        Configurations from which a climb begins, too; fewer points are then drawn at random.
 
     Examples
     --------
@@ -185,7 +196,11 @@ def best_of(
         X = _fresh(lattice.points(), known, lattice)
         found = parts(X) if len(X) else np.empty(0)
     else:
-        X = _fresh(lattice.draw(np.random.default_rng(seed), DRAWN), known, lattice)
+        random = np.random.default_rng(seed)
+        X = lattice.draw(random, FEWER if len(near) else DRAWN)
+        if len(near):
+            X = np.concatenate([X, lattice.neighbours(np.array([lattice.base, *near]))])
+        X = _fresh(X, known, lattice)
         found = parts(X)
         X, found = _climb(X, found, parts, lattice, known)
     if not len(X):

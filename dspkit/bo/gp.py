@@ -11,14 +11,16 @@ $k(d)=s^2(1+\sqrt5d/\ell+5d^2/3\ell^2)e^{-\sqrt5d/\ell}$, $\mu=m+k_*^TK^{-1}(y-m
 
 The posterior is exact. `GP` is plain numpy, so that a prediction takes microseconds; `TorchGP` is the same process in
 GPyTorch, in double precision with given noise. $\ell$ and $s^2$ maximise the marginal likelihood, on a grid that is
-refined (`engine="ours"`) or by GPyTorch's gradients (`engine="gpytorch"`).
+refined (`engine="ours"`) or by GPyTorch's gradients (`engine="gpytorch"`). The noise is given, or learned with them
+within bounds; samples that coincide then tell it apart from the process. Log-normal beliefs of the three
+(`around`) keep few samples from an overconfident fit.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -149,6 +151,25 @@ class GP:
         left[left < 1e-12 * self.variance] = 0.0  # rounding errors at a sample
         return self.mean + near @ self._weights, np.sqrt(left)
 
+    def covariance(self, A: Any, B: Any) -> Array:
+        """Return the posterior covariance of the process between each row of A and each of B.
+
+        Parameters
+        ----------
+        A, B : array_like
+            One point per row.
+
+        Examples
+        --------
+        >>> g = fit([[0.0], [1.0]], [0.8, 0.9])
+        >>> bool(np.isclose(g.covariance([[0.5]], [[0.5]])[0, 0], g.predict([[0.5]])[1][0] ** 2))
+        True
+        """
+        rows = self._rows(A), self._rows(B)
+        a, b = (self.variance * matern(distances(R, self.X), self.length) @ self._halves for R in rows)
+        found: Array = self.variance * matern(distances(*rows), self.length) - a @ b.T
+        return found
+
     def _rows(self, X: Any) -> Array:
         """Return points as rows of as many numbers as the samples have, or raise an error."""
         points: Array = np.atleast_2d(numbers(X, "points"))
@@ -170,10 +191,11 @@ def fit(
     X: Any,
     y: Any,
     *,
-    noise: float = NOISE,
+    noise: float | tuple[float, float] = NOISE,
     mean: float | None = None,
     length: tuple[float, float] = LENGTHS,
     variance: tuple[float, float] = VARIANCES,
+    around: Mapping[str, tuple[float, float]] | None = None,
     engine: str = "ours",
 ) -> GP:
     """Return the GP whose kernel maximises the likelihood of the samples, within bounds.
@@ -184,12 +206,15 @@ def fit(
         One sample per row, scaled to [0, 1].
     y : array_like
         Their scores.
-    noise : float
-        Variance of a measured score.
+    noise : float or (float, float)
+        Variance of a measured score, or the bounds between which it is learned.
     mean : float, optional
         Prior mean; by default the mean of the scores.
     length, variance : (float, float)
         Bounds of the kernel's length scale and variance.
+    around : mapping, optional
+        Beliefs of "length", "variance" and "noise": the median, and the standard deviation of the logarithm. Their
+        densities multiply the likelihood. By default all values within the bounds are equally likely.
     engine : {"ours", "gpytorch"}
         The library that fits the kernel and evaluates the posterior; GPyTorch comes with the extra `bo`.
 
@@ -205,39 +230,53 @@ def fit(
             f"{len(X)} points with {y.size} scores", expected="a finite score for each, at least one", fix="see fit()"
         )
     choice(engine, "engine", FITTERS)
-    noise, m = number(noise, "noise", low=0.0), float(y.mean()) if mean is None else number(mean, "mean")
-    for name, ends in (("length", length), ("variance", variance)):
-        if number(ends[0], name, low=0.0, above=True) > number(ends[1], name):
+    m = float(y.mean()) if mean is None else number(mean, "mean")
+    learned = isinstance(noise, tuple)
+    noises = tuple(
+        number(v, "noise", low=0.0, above=learned) for v in (noise if isinstance(noise, tuple) else (noise,) * 2)
+    )
+    for name, ends in (("length", length), ("variance", variance), ("noise", noises)):
+        if number(ends[0], name, low=0.0, above=name != "noise") > number(ends[1], name):
             raise ArgumentError(f"{name}={ends}", expected="the lower bound first", fix="swap them")
+    if engine == "ours" or learned or around:
+        found = _likeliest(X, y - m, (length, variance, (noises[0], noises[1])), around or {})
     if engine == "gpytorch":
-        return TorchGP(X, y, m, *likeliest(X, y, m, noise, length, variance), noise)
-    return GP(X, y, m, *_likeliest(X, y - m, noise, length, variance), noise)
+        v = found[2] if learned else noises[0]
+        return TorchGP(X, y, m, *(found[:2] if around else likeliest(X, y, m, v, length, variance)), v)
+    return GP(X, y, m, *found)
 
 
 def _likeliest(
-    X: Array, y: Array, noise: float, length: Sequence[float], variance: Sequence[float]
-) -> tuple[float, float]:
-    """Return the best point of a grid over both logarithms, refined four times around its best point.
+    X: Array, y: Array, bounds: Sequence[tuple[float, float]], around: Mapping[str, tuple[float, float]]
+) -> tuple[float, float, float]:
+    """Return the best point of a grid over the logarithms of length, variance and noise, refined around its best point.
 
-    One decomposition serves all variances at a length, so that the grid covers the whole range and misses no local
-    optimum.
+    One decomposition serves all variances and noises at a length, so that the grid covers the whole range and misses no
+    local optimum.
     """
     apart = np.sqrt(((X[:, None, :] - X) ** 2).sum(axis=-1))
-    ends = [np.log(length), np.log(variance)]
+    given = bounds[2][0] == bounds[2][1]
+    ends = [np.log(np.maximum(b, 1e-12)) for b in bounds]
     at, width = [0.5 * sum(e) for e in ends], [e[1] - e[0] for e in ends]
-    for counts in ((24, 33), (7, 13), (7, 13), (7, 13), (7, 13)):
-        l, s = (
-            np.exp(np.clip(np.linspace(a - w / 2, a + w / 2, c), *e))
+    for counts in ((24, 33, 1), *((7, 13, 1),) * 4) if given else ((12, 13, 9), *((5, 9, 5),) * 3):
+        logs = [
+            np.clip(np.linspace(a - w / 2, a + w / 2, c), *e) if c > 1 else np.array([a])
             for a, w, c, e in zip(at, width, counts, ends, strict=True)
-        )
+        ]
+        l, s, v = (np.exp(x) for x in logs)
         values, vectors = np.linalg.eigh(matern(apart, l[:, None, None]))
         z = (y @ vectors) ** 2
-        spread = np.maximum(values, 0.0)[:, None, :] * s[:, None] + max(noise, 1e-12)
-        likelihood = -0.5 * (z[:, None, :] / spread + np.log(spread)).sum(axis=-1)
-        i, j = np.unravel_index(np.argmax(likelihood), likelihood.shape)
-        at = [float(np.log(l[i])), float(np.log(s[j]))]
-        width = [2 * w / (c - 1) for w, c in zip(width, counts, strict=True)]
-    return float(l[i]), float(s[j])
+        spread = np.maximum(values, 0.0)[:, None, None, :] * s[:, None, None] + v[:, None]
+        likelihood = -0.5 * (z[:, None, None, :] / spread + np.log(spread)).sum(axis=-1)
+        for axis, name in enumerate(("length", "variance", "noise")):
+            if name in around:
+                median, deviation = around[name]
+                belief = -0.5 * ((logs[axis] - math.log(median)) / deviation) ** 2
+                likelihood = likelihood + belief.reshape([-1 if i == axis else 1 for i in range(3)])
+        best = np.unravel_index(np.argmax(likelihood), likelihood.shape)
+        at = [float(x[i]) for x, i in zip(logs, best, strict=True)]
+        width = [2 * w / max(c - 1, 1) for w, c in zip(width, counts, strict=True)]
+    return math.exp(at[0]), math.exp(at[1]), bounds[2][0] if given else math.exp(at[2])
 
 
 _CHUNK = 256  # points per call, because GPyTorch computes the covariance of all pairs of them

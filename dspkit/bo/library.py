@@ -205,27 +205,29 @@ def _model(entry: dict[str, Any]) -> Model:
         late = s.get("latency_s")
         if not (late is None or _number(late)) or not all(type(v) is int for v in s["k"]):
             raise ValueError(f"sample {s}")
-        samples.append(Sample(tuple(s["k"]), s["score"], late))
+        samples.append(Sample(tuple(s["k"]), s["score"], late, s.get("served")))
     return Model(entry["rate_per_s"], tuple(entry["base"]), tuple(entry["max_parallelism"]), tuple(samples))
 
 
 def _plain(sample: Any, operators: int) -> Sample:
     """Return the sample in plain Python numbers; an infinite latency, of a job without output, counts as unknown."""
     try:
-        k, score, late = sample
+        k, score, late, *more = sample
+        served = more[0] if len(more) == 1 else None
         config = tuple(operator.index(n) for n in k)
         good = len(config) == operators and all(1 <= n <= MOST for n in config)
         value = float(score) if is_number(score) else math.nan
         known = late is not None and late != math.inf
-        if not good or not abs(value) <= MOST_SCORE or (known and not _number(late)):
+        others = [v for v, given in ((late, known), (served, served is not None)) if given]
+        if not good or not abs(value) <= MOST_SCORE or not all(map(_number, others)) or len(more) > 1:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise MetricError(
             f"sample {sample!r:.80}",
-            expected=f"instances from 1 up for each of {operators} operators, a score, a latency >= 0 or None",
+            expected=f"instances from 1 up for each of {operators} operators, a score, latency and served share",
             fix="keep only measured configurations of one job",
         ) from None
-    return Sample(config, value, float(late) if known else None)
+    return Sample(config, value, float(late) if known else None, None if served is None else float(served))
 
 
 def _number(value: Any) -> bool:

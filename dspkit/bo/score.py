@@ -33,6 +33,8 @@ class Sample(NamedTuple):
         Its score.
     latency_s : float, optional
         The mean latency behind the score, if it is known.
+    served : float, optional
+        Throughput over the offered rate, if it is known.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class Sample(NamedTuple):
     k: tuple[int, ...]
     score: float
     latency_s: float | None = None
+    served: float | None = None
 
 
 def resource_score(k: Any, base: Any, *, clamp: bool = True) -> Any:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil
 from statistics import fmean
@@ -44,7 +44,7 @@ from ..bo.acquisition import LEAST
 from ..bo.gp import FITTERS, NOISE
 from ..bo.search import SCORE_PRIORS, trim
 from ..bo.space import Config
-from ..bo.transfer import ALIGNS, INCUMBENTS, MODELS, blend
+from ..bo.transfer import ALIGNS, INCUMBENTS, MODELS, LatencyMixture, blend, first_run, guarded
 from ..bo.transfer import recommend as transferred
 from ..core import ArgumentError, Decision, FrozenMap, KnobError, OperatorMetrics, PolicyKnobs, Snapshot, Topology, knob
 from ..core.lazy import load
@@ -247,13 +247,16 @@ def begin_search(p: AuTraScale, state: AuTraScaleState, snapshot: Snapshot | Non
     if snapshot is not None and state.rate == 0:
         return state._replace(phase="hold", target=box.base, met=True)
     transfers = bool(state.library.models) and p.transfer != "off"
-    if (p.eager or transfers) and state.samples and good(p, state, state.samples[-1]):
+    if (p.eager or transfers) and not p.feasibility and state.samples and good(p, state, state.samples[-1]):
         return state._replace(phase="hold", target=box.base, met=True)
     if transfers:
         state = state._replace(phase="transfer")
-        return next_by_improvement(p, state)[0] if ran else state._replace(target=box.base, target_at=t)
-    first = box.bootstrap(p.levels) if p.bootstrap == "paper" else (box.base,)
-    queue = tuple(k for k in first if k not in ran)
+        if ran:
+            return next_by_improvement(p, state)[0]
+        first = first_run(state.library, state.rate or 0.0, box, p.search) if p.transfer == "guarded" else box.base
+        return state._replace(target=first, target_at=t)
+    known_first = box.bootstrap(p.levels) if p.bootstrap == "paper" else (box.base,)
+    queue = tuple(k for k in known_first if k not in ran)
     state = state._replace(phase="bootstrap", queue=queue)
     return state._replace(target=queue[0], target_at=t) if queue else after_bootstrap(p, state)[0]
 
@@ -265,7 +268,8 @@ def with_sample_of(p: AuTraScale, state: AuTraScaleState, k: Config) -> AuTraSca
     late = fmean(state.run.latencies) if state.run.latencies else None
     worst = float("inf") if late is None else late
     value = float(score(k, box.base, worst, p.target_latency_s, p.alpha))
-    samples = with_sample(state.samples, Sample(k, value, late), state.phase == "hold")
+    served = min(seen.throughput / seen.source_rate, 1.0) if seen.source_rate else None
+    samples = with_sample(state.samples, Sample(k, value, late, served), state.phase == "hold")
     starved = state.starved - {k} if fed(seen, p.tolerance) else state.starved | {k}
     return state._replace(samples=samples, starved=starved)
 
@@ -288,7 +292,8 @@ def judge(p: AuTraScale, state: AuTraScaleState, current: Config) -> tuple[AuTra
     sure = verdict(state.run.latencies, p.target_latency_s, p.each_look)
     state = with_sample_of(p, state, current)
     sample = state.samples[-1]
-    fine = good(p, state, sample) and (sure is True or p.confidence <= 0.5)
+    # with a feasibility one run does not decide, but what is kept when no saving is expected
+    fine = not p.feasibility and good(p, state, sample) and (sure is True or p.confidence <= 0.5)
     why: Why = {"score": sample.score, "latency": sample.latency_s}
     if state.phase == "hold":
         if met(p, state, sample) or not state.met or state.iterations >= p.max_iterations:
@@ -312,7 +317,7 @@ def judge(p: AuTraScale, state: AuTraScaleState, current: Config) -> tuple[AuTra
         state, more = fewer(p, state._replace(accepted=current) if fine and saves else state)
         return state, {**why, **more}
     state = state._replace(iterations=state.iterations + 1, added=state.added + (state.phase == "transfer"))
-    if state.phase == "transfer" and state.added >= (p.num or p.levels + len(current)):
+    if state.phase == "transfer" and p.transfer != "guarded" and state.added >= (p.num or p.levels + len(current)):
         state = state._replace(phase="search")
     state, more = next_by_improvement(p, state)
     return state, {**why, **more}
@@ -325,7 +330,7 @@ def after_bootstrap(p: AuTraScale, state: AuTraScaleState) -> tuple[AuTraScaleSt
     known = [s for s in state.samples if s.k == start]
     if not known:
         return state._replace(target=start), {"rule": "first configuration"}
-    if good(p, state, known[-1]):
+    if not p.feasibility and good(p, state, known[-1]):
         return fewer(p, state._replace(accepted=start))
     return next_by_improvement(p, state)
 
@@ -357,7 +362,11 @@ def next_by_improvement(p: AuTraScale, state: AuTraScaleState) -> tuple[AuTraSca
     if state.iterations >= p.max_iterations:
         return settle(p, state, "iterations are spent")
     more: Why = {}
-    if state.phase == "transfer":
+    at = state.target if (p.rescale_s or p.move_s) and state.target in box else None
+    guard = of_old_rates(p, state)
+    if guard is not None:
+        more["old rates"] = {"none" if r is None else f"{r:g}": round(w, 4) for w, r, _ in guard.parts}
+    if state.phase == "transfer" and p.transfer != "guarded":
         old = blend(
             state.library,
             state.rate or 0.0,
@@ -370,17 +379,35 @@ def next_by_improvement(p: AuTraScale, state: AuTraScaleState) -> tuple[AuTraSca
         more["old rates"] = {f"{model.rate:g}": round(weight, 4) for weight, model, _ in old.parts}
         found = transferred(old, state.samples, p.search, p.levels, incumbent=p.incumbent, seed=seed)
     else:
-        found = p.search.propose(box, state.samples, seed=seed)
-    if found is None or found.improvement < LEAST:
-        if state.phase == "transfer":  # the measured samples may expect an improvement that the old model does not
+        search = p.search
+        if p.prior == "latency" and all(s.latency_s is None for s in state.samples):  # nothing to learn latencies from
+            search = replace(search, prior="constant", feasibility=0.0)
+        found = search.propose(box, state.samples, seed=seed, at=at, surrogate=guard)
+    if found is None or found.improvement < (p.xi if p.feasibility else LEAST):
+        if state.phase == "transfer" and p.transfer != "guarded":
+            # the measured samples may expect an improvement that the old model does not
             return next_by_improvement(p, state._replace(phase="search"))
         return settle(p, state, "no improvement expected")
     more |= {"posterior mean": found.mean, "sigma": found.sigma, "expected improvement": found.improvement}
     return state._replace(target=found.k), {"rule": "expected improvement", **more}
 
 
+def of_old_rates(p: AuTraScale, state: AuTraScaleState) -> LatencyMixture | None:
+    """Return the posterior with the old rates by weight, in a guarded transfer."""
+    if state.phase != "transfer" or p.transfer != "guarded":
+        return None
+    return guarded(state.library, state.rate or 0.0, p.box(state), p.search, state.samples)
+
+
 def settle(p: AuTraScale, state: AuTraScaleState, rule: str) -> tuple[AuTraScaleState, Why]:
-    """Hold the best sample."""
+    """Hold the best sample, or with a feasibility the cheapest that meets latency and rate with that probability."""
+    if p.feasibility:
+        guard = of_old_rates(p, state)
+        kept = p.search.kept(p.box(state), state.samples, guard)
+        if kept is not None:
+            likely = float(p.search.feasible(p.box(state), state.samples, [kept], guard)[0])
+            state = state._replace(phase="hold", target=kept, met=True)
+            return state, {"rule": "meets latency and rate", "probability": likely}
     in_time = [s for s in state.samples if met(p, state, s)]
     chosen = max(in_time or state.samples, key=lambda s: s.score)
     return state._replace(phase="hold", target=chosen.k, met=False), {"rule": f"{rule}: best that ran"}
@@ -442,10 +469,28 @@ class AuTraScale(PolicyKnobs):
     rate_change: float = knob(0.1, "relative change of the rate that starts a new plan", low=0.01, high=1.0)
     tolerance: float = knob(0.02, "throughput below the rate that still meets it", low=0.0, high=0.5)
     mode: str = knob("demand", "Eq. 3: whether demand or capacity is passed down", choices=MODES)
-    transfer: str = knob("nearest", "old models used at a new rate", choices=(*MODELS, "off"))
+    transfer: str = knob(
+        "nearest", "old models used at a new rate; 'guarded' needs prior='latency'", choices=(*MODELS, "guarded", "off")
+    )
     align: str = knob("absolute", "old models are evaluated at k, or at k relative to the base", choices=ALIGNS)
     incumbent: str = knob("measured", "best score to improve on in a transfer", choices=INCUMBENTS)
-    prior: str = knob("constant", "prior mean of scores; the paper's is constant", choices=SCORE_PRIORS)
+    prior: str = knob(
+        "constant", "what is known of scores or latency; the paper's is constant", choices=(*SCORE_PRIORS, "latency")
+    )
+    feasibility: float = knob(
+        0.0, "probability of latency and rate; 0: the score decides; needs prior='latency'", low=0.0, high=0.9999
+    )
+    rescale_s: float = knob(
+        0.0,
+        "downtime of a change, weighed in proposals; the paper's is 0",
+        low=0.0,
+        high=3600.0,
+        unit="s",
+        pace="duration",
+    )
+    move_s: float = knob(
+        0.0, "downtime per instance that starts or stops, as well", low=0.0, high=3600.0, unit="s", pace="duration"
+    )
     confidence: float = knob(0.0, "confidence that the latency is met; 0: the mean decides", low=0.0, high=0.999)
     bootstrap: str = knob("paper", "first runs: the paper's set, or the base alone", choices=("paper", "base"))
     eager: bool = knob(False, "stop at the first run that meets all goals, bootstrap included", choices=(False, True))
@@ -460,6 +505,12 @@ class AuTraScale(PolicyKnobs):
         if self.warm_up_s >= self.running_s:
             got = f"warm_up_s={self.warm_up_s:g}, running_s={self.running_s:g}"
             raise KnobError(got, expected="warm_up_s < running_s", fix="lengthen the run")
+        if self.prior != "latency" and (self.feasibility or self.transfer == "guarded"):
+            raise KnobError(
+                f"feasibility={self.feasibility:g}, transfer={self.transfer!r} with prior={self.prior!r}",
+                expected="a process of the latency",
+                fix="use prior='latency'",
+            )
         if not isinstance(self.library, Library) or not isinstance(self.base, Mapping):
             raise ArgumentError(
                 "base or library of the wrong type", expected="a mapping, a Library", fix="see bo.Library"
@@ -469,7 +520,19 @@ class AuTraScale(PolicyKnobs):
     @property
     def search(self) -> Search:
         """The settings of the search."""
-        return Search(self.target_latency_s, self.alpha, self.xi, self.noise, self.prior, self.engine)
+        return Search(
+            self.target_latency_s,
+            self.alpha,
+            self.xi,
+            self.noise,
+            self.prior,
+            self.engine,
+            feasibility=self.feasibility,
+            tolerance=self.tolerance,
+            running_s=self.running_s,
+            rescale_s=self.rescale_s,
+            move_s=self.move_s,
+        )
 
     @property
     def threshold(self) -> float:

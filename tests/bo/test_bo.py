@@ -374,8 +374,8 @@ def test_prior_means():
 def test_every_prior_passes_through_its_samples(kind):
     box, random = Lattice((2, 3), 20), np.random.default_rng(1)
     samples = [Sample(tuple(k), 0.8 + 0.05 * random.standard_normal(), 0.1) for k in box.draw(random, 8).tolist()]
-    if kind == "latency":  # its scores follow from latencies, which it takes for measurements with noise
-        late = 0.08 + 0.1 * random.random(8)
+    if kind == "latency":  # its scores follow from latencies, and it learns that these have no noise
+        late = np.array([0.05 + 0.3 / s.k[0] + 0.2 / s.k[1] for s in samples])
         samples = [Sample(s.k, score(s.k, box.base, t, 0.1), t) for s, t in zip(samples, late, strict=True)]
     surrogate = Search(prior=kind, noise=1e-8, target_latency_s=0.1).surrogate(box, samples)
     near = 5e-3 if kind == "latency" else 1e-3
@@ -442,7 +442,9 @@ def test_a_transfer_improves_on_what_was_measured_or_on_what_is_predicted_too():
     assert known["predicted"] > 0.8
     for incumbent, best in known.items():
         found = recommend(old, samples, search, 4, incumbent=incumbent)
-        assert found.improvement == pytest.approx(expected_improvement(found.mean, found.sigma, best), rel=1e-9)
+        assert found.improvement == pytest.approx(
+            expected_improvement(found.mean, found.sigma, best, search.xi), rel=1e-9
+        )
 
 
 def test_a_transfer_asks_nothing_twice():

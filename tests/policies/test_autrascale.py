@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dspkit import Deployment, Latency, OperatorMetrics, Simulator, Snapshot, Topology, control_loop, workload
 from dspkit.bo import Library, Model, Sample
-from dspkit.core import ArgumentError
+from dspkit.core import ArgumentError, KnobError
 from dspkit.policies._measurements import DeploymentRun, merge_stretches
 from dspkit.policies.autrascale import AuTraScale, ThroughputTrial, best, verdict
 from dspkit.testing.strategies import plants, topologies
@@ -319,7 +319,7 @@ def test_every_decision_fits_whatever_the_job(data):
     plant = data.draw(plants(topology))
     policy = AuTraScale(
         running_s=5, warm_up_s=0, levels=1, max_parallelism=data.draw(st.integers(1, 50)), max_iterations=3,
-        prior=data.draw(st.sampled_from(["constant", "cost", "monotone"])),
+        prior=data.draw(st.sampled_from(["constant", "cost", "monotone", "latency"])),
         mode=data.draw(st.sampled_from(["demand", "literal", "printed"])),
         confidence=data.draw(st.sampled_from([0.0, 0.9])),
         trims=data.draw(st.sampled_from([0, 2])),
@@ -374,3 +374,40 @@ def test_a_verdict_with_a_confidence_is_rarely_wrong():
     assert verdict([], 1.0, 0.0) is False
     assert verdict([1.0, 1.0], 2.0, 0.9) is None
     assert verdict([3.0, 3.0, 3.0], 2.0, 0.9) is False
+
+
+def test_with_a_feasibility_it_holds_the_fewest_slots_that_meet_the_target():
+    """Six of the second operator meet it (by the formula); the paper's search holds more."""
+    world = World(latency=lambda k: 0.05 + 0.27 / k[1])
+    knobs = {**QUICK, "prior": "latency", "bootstrap": "base", "feasibility": 0.9}
+    state, decisions = world.play(AuTraScale(**knobs), 60)
+    assert (state.phase, state.met, world.k) == ("hold", True, (2, 6))
+    ended = [d.why for d in decisions if d.why["rule"] == "meets latency and rate"]
+    assert ended
+    assert ended[0]["probability"] >= 0.9
+    assert all(s.served == pytest.approx(1.0) for s in state.samples)
+
+
+def test_guarded_transfer_names_its_weights_and_needs_few_runs():
+    late = lambda k: 0.05 + 0.3 / k[1]  # noqa: E731
+    world = World(latency=late)
+    knobs = {**QUICK, "prior": "latency", "bootstrap": "base", "feasibility": 0.9, "transfer": "guarded"}
+    state, _ = world.play(AuTraScale(**knobs), 60)
+    scratch = state.runs
+    world.rate, world.latency = 150.0, lambda k: late((k[0], k[1] / 1.5))
+    state, decisions = world.play(AuTraScale(**knobs), 60, state)
+    weights = [d.why["old rates"] for d in decisions if "old rates" in d.why]
+    assert set(weights[0]) <= {"none", "100"}
+    assert sum(weights[-1].values()) == pytest.approx(1.0, abs=1e-3)
+    assert (state.phase, state.met) == ("hold", True)
+    assert world.latency(world.k) <= 0.1
+    assert state.runs <= scratch
+    with pytest.raises(KnobError, match="process of the latency"):
+        AuTraScale(transfer="guarded")
+
+
+def test_a_job_without_latencies_ends_unmet_instead_of_with_an_error():
+    knobs = {**QUICK, "prior": "latency", "bootstrap": "base", "feasibility": 0.9}
+    state, _ = World(latency=lambda k: None).play(AuTraScale(**knobs), 60)
+    assert state.phase == "hold"
+    assert not state.met
