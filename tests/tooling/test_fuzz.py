@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import fuzz
@@ -29,3 +31,25 @@ def test_the_inputs_to_begin_with_pass(name: str) -> None:
 def test_unsafe_html_is_found(html: str) -> None:
     with pytest.raises(AssertionError):
         fuzz.SafeHTML().feed(html)
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "fine"),
+    [
+        ("json-slow-unit-1", "pass", True),
+        ("json-timeout-1", "pass", True),
+        ("json-crash-1", "pass", False),
+        ("json-timeout-2", "while True: pass", False),
+        ("json-timeout-3", "raise ValueError", False),
+    ],
+)
+def test_an_input_is_slow_if_it_takes_the_time_of_a_core(
+    name: str, check: str, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the clock said that it took, beside other programs."""
+    program = tmp_path / "fuzz.py"
+    program.write_text(check)
+    monkeypatch.setattr(fuzz, "__file__", str(program))
+    monkeypatch.setattr(fuzz, "ONE_S", 1)
+    (tmp_path / name).touch()
+    assert fuzz.slow_by_the_clock_only(tmp_path / name) == fine
