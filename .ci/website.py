@@ -47,7 +47,20 @@ def on_page_content(page_html: str, **_: object) -> str:
 
 
 def on_post_page(output: str, *, page: Any, **_: object) -> str:
-    """Return a page that takes the shim of the search, for pages opened as files, from the site itself."""
+    """Return a page of which screen readers can name all parts, with the shim of the search from the site itself."""
+    for old, new in (
+        (r'data-md-component="search" role="dialog"', r'\g<0> aria-label="Search the site"'),
+        (
+            r'class="md-search__options" aria-label="[^"]*"',
+            r'class="md-search__options" aria-label="Options of the search"',
+        ),
+        (
+            r'(<nav class="md-nav" data-md-level="\d+") aria-labelledby="__nav_(\d+(?:_\d+)*)_label"',
+            r'\1 aria-label="Pages of part \2"',
+        ),
+        (r"<th([^>]*)></th>", r"<td\1></td>"),
+    ):
+        output = re.sub(old, new, output)
     return _own_shim(output, "../" * page.url.count("/"))
 
 

@@ -19,9 +19,16 @@ document.addEventListener("DOMContentLoaded", () => {
       r.row.hidden = (kind && r.kind !== kind) || !words.every((word) => r.text.includes(word));
       n += !r.row.hidden;
     }
+    for (const table of tables) table.hidden = [...table.tBodies[0].rows].every((row) => row.hidden);
     box.querySelector("span").textContent = `${n} of ${rows.length} rows`;
   };
   box.addEventListener("input", show);
-  title.after(box);
+  const first = tables[0].closest(".md-typeset__scrollwrap") ?? tables[0];
+  let head = first;
+  while (head.previousElementSibling && head.tagName !== "H2") head = head.previousElementSibling;
+  head.before(box);
   show();
 });
+// Each block's buttons are a landmark: number them, so that they differ.
+const label = () => document.querySelectorAll(".md-code__nav:not([aria-label])").forEach((nav) => nav.setAttribute("aria-label", `Code ${document.querySelectorAll(".md-code__nav[aria-label]").length + 1}`));
+document.addEventListener("DOMContentLoaded", () => { label(); new MutationObserver(label).observe(document.body, { childList: true, subtree: true }); });
