@@ -44,11 +44,16 @@ class Estimator:
 
     Examples
     --------
-    >>> from dspkit import apps, profiling, run
-    >>> app = apps.word_count()
-    >>> estimator = Estimator(app.topology, profiling.learn(run("static", app, steps=30)))
-    >>> estimator.input_rates(100)["source"]
-    100
+    >>> from dspkit.profiling import Line
+    >>> from dspkit.profiling.profiles import FittedCurve, Ratio
+    >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
+    >>> estimator = Estimator(Topology.chain("a", "b"), profile)
+    >>> estimator.loads(10), estimator.input_rates(10), estimator.instance_cpu_usage("b", 50)
+    ({'a': 10}, {'a': 10, 'b': 20.0}, 0.5)
+    >>> estimator.node_share(2.0), estimator.node_cpu_usages({("b", 0): "n1"}, {"a": 1, "b": 1}, 50)
+    (0.5, {'n1': 0.25})
+    >>> Estimator.together({"x": estimator, "y": estimator}).input_rates({"x": 1, "y": 2})["y/b"]
+    4.0
     """
 
     topology: Topology
@@ -84,15 +89,6 @@ class Estimator:
         ----------
         estimators : mapping
             Estimator by name of the application.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> Estimator.together({"x": estimator, "y": estimator}).input_rates({"x": 1, "y": 2})["y/b"]
-        4.0
         """
         alike = isinstance(estimators, Mapping) and all(isinstance(e, Estimator) for e in estimators.values())
         if not alike or not estimators:
@@ -116,15 +112,6 @@ class Estimator:
         ----------
         load : float or mapping
             Load of the application, of each application by name, or of each source.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> estimator.loads(10)
-        {'a': 10}
         """
         given: Mapping[str, Any] = load if isinstance(load, Mapping) else {}
         if is_number(load) and len(self.apps) == 1:
@@ -153,15 +140,6 @@ class Estimator:
         ----------
         load : float or mapping
             As for `loads`.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> estimator.input_rates(10)
-        {'a': 10, 'b': 20.0}
         """
         rates: dict[str, float] = self.loads(load)
         for name in self.topology.order:
@@ -179,15 +157,6 @@ class Estimator:
             The operator.
         rate : float
             Records/s of one instance.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> estimator.instance_cpu_usage("b", 50)
-        0.5
         """
         number(rate, f"records/s of {operator!r}", 0, error=MetricError, fix="pass a load of such rates")
         used = float(self.profile.cpu[self.topology[operator].name].curve(rate))
@@ -210,15 +179,6 @@ class Estimator:
             Number of instances by operator.
         load : float or mapping
             As for `loads`.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> estimator.node_cpu_usages({("b", 0): "n1"}, {"a": 1, "b": 1}, 50)
-        {'n1': 0.25}
         """
         rates, used = self.input_rates(load), dict[str, float]()
         parallelism = counted(parallelism, self.topology, {name for name, _ in allocation})
@@ -234,15 +194,6 @@ class Estimator:
         ----------
         cores : float or array
             Cores in use by instances.
-
-        Examples
-        --------
-        >>> from dspkit.profiling.profiles import FittedCurve, Ratio
-        >>> from dspkit.profiling import Line
-        >>> profile = Profile({("a", "b"): Ratio(2.0)}, dict.fromkeys("ab", FittedCurve(Line(0.0, 0.01))))
-        >>> estimator = Estimator(Topology.chain("a", "b"), profile)
-        >>> estimator.node_share(2.0)
-        0.5
         """
         overhead = self.profile.overhead
         return cores / self.cores if overhead is None else overhead.curve(cores)

@@ -12,8 +12,9 @@ from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any
 
 from dspkit.placement import Problem, Solution
-from dspkit.placement.datasets import SETTINGS, ansnet, taxi_query
+from dspkit.placement.datasets import SETTINGS, taxi_query
 
+from .network import ansnet
 from .study import LITERAL, PRINTED, free_way, runs, summary
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from dspkit.apps import taxi
 from dspkit.core import History
 from dspkit.experiment import run
 from dspkit.placement import Problem, Solution, follow, solve
-from dspkit.placement.datasets import QUERY_LIMITS, SETTINGS, at_rate, on_the_way, taxi_query
+from dspkit.placement.datasets import QUERY_LIMITS, SETTINGS, at_rate, taxi_query
 from dspkit.placement.solution import PROVEN
 from dspkit.policies.edrp import EDRP, WEIGHTINGS
 from dspkit.workload import Workload
+from reproduction.edrp.network import on_the_way
 
 if TYPE_CHECKING:
     import pandas as pd

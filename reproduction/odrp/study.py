@@ -8,7 +8,7 @@
 | `storm_objectives` | Figures 6.8, 6.9: one metric each, or all, at 100 tuples/s, and the seconds of a solution |
 
 Not printed, and ours: the positions of the two heavy operators (the fifth and the sixth), the nodes of ANSNET
-(`placement.datasets.ansnet`), which node has which availability (drawn), records of the taxi query that reach
+(`reproduction.edrp.network`), which node has which availability (drawn), records of the taxi query that reach
 partialRank. The last is printed as "2500 tuples/s on average" at 80 tuples/s, 31.25 per record; chapter 8's are other.
 """
 
@@ -27,10 +27,11 @@ import numpy as np
 from dspkit.apps import taxi
 from dspkit.experiment import run
 from dspkit.placement import Application, Network, Problem, Ranges, Replication, Solution, Weights, solve
-from dspkit.placement.datasets import ONCE, RATES, STREAMS, ansnet
+from dspkit.placement.datasets import ONCE, RATES, STREAMS
 from dspkit.policies.static import Static
 from dspkit.simulator import Node
 from dspkit.workload import Trace
+from reproduction.edrp.network import ansnet
 
 if TYPE_CHECKING:
     import pandas as pd

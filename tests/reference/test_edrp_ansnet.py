@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from dspkit.core import PlacementError
-from dspkit.placement.datasets import CITIES, LINKS, SETTINGS, ansnet, on_the_way, taxi_query
+from dspkit.placement.datasets import SETTINGS, taxi_query
 from reproduction.edrp import ansnet as edrp_ansnet
 from reproduction.edrp import study as edrp
+from reproduction.edrp.network import CITIES, LINKS, ansnet, on_the_way
 
 ROUTE = {"parser", "filter_by_coordinates", "compute_route_id"}
 KM = {  # as published with another copy of the Topology Zoo's map (topohub)

@@ -79,6 +79,18 @@ class Downtime:
     >>> running = {"1": "a", "2": "a", "3": "c"}
     >>> round(problem.downtime_s(running, {**running, "2": "b"}), 3)
     0.97
+
+    For one operator, with numbers of replicas on two nodes:
+
+    >>> import numpy as np
+    >>> model = Downtime(state_bytes=1.25e6).checked(("a",), ("u", "v"))
+    >>> before, after = np.array([1, 0]), np.array([0, 1])
+    >>> [size.tolist() for size in model.moved_bytes(0, before, after)]
+    [[1250000.0, 0.0], [0.0, 1250000.0]]
+    >>> round(model.operator_s(0, before, after), 3), model.operators_s(0, before, np.array([before, after])).tolist()
+    (0.97, [0.0, 0.97])
+    >>> round(model.of(Running(before[None], np.array([False])), after[None]), 3)
+    0.97
     """
 
     state_bytes: Any = 0.0
@@ -133,14 +145,6 @@ class Downtime:
             Index of the operator.
         old, new
             Its replicas on each node, before and after; `new` may have several rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> model = Downtime(state_bytes=1.25e6).checked(("a",), ("u", "v"))
-        >>> up, down = model.moved_bytes(0, np.array([1, 0]), np.array([0, 1]))
-        >>> up.tolist(), down.tolist()
-        ([1250000.0, 0.0], [0.0, 1250000.0])
         """
         u, v = int(old.sum()), new.sum(axis=-1, keepdims=True)
         if self.model == "storm":
@@ -166,13 +170,6 @@ class Downtime:
             Whether some replicas were lost with their node.
         hosts
             Nodes that have Storm's code.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> model = Downtime(state_bytes=1.25e6).checked(("a",), ("u", "v"))
-        >>> round(model.operator_s(0, np.array([1, 0]), np.array([0, 1])), 3)
-        0.97
         """
         return float(self.operators_s(i, old, np.asarray(new)[None], lost=lost, hosts=hosts)[0])
 
@@ -185,13 +182,6 @@ class Downtime:
             As of `operator_s`.
         rows
             One row of counts per deployment.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> model = Downtime(state_bytes=1.25e6).checked(("a",), ("u", "v"))
-        >>> model.operators_s(0, np.array([1, 0]), np.array([[1, 0], [0, 1]])).round(3).tolist()
-        [0.0, 0.97]
         """
         storm = self.model == "storm"
         up, down = (self._transfer(*m) for m in zip(("up", "down"), self.moved_bytes(i, old, rows), strict=True))
@@ -253,13 +243,6 @@ class Downtime:
             The running deployment.
         new
             Counts of replicas: one row per operator, one column per node.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> model = Downtime(state_bytes=1.25e6).checked(("a",), ("u", "v"))
-        >>> round(model.of(Running(np.array([[1, 0]]), np.array([False])), np.array([[0, 1]])), 3)
-        0.97
         """
         if not old.lost.any() and (old.counts == new).all():
             return 0.0
