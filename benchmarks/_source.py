@@ -107,7 +107,7 @@ def cycles() -> list[list[str]]:
 def single_readers() -> dict[str, str]:
     """Return modules that only one module reads, a sibling in the same folder, each with its reader.
 
-    A module of which the package shows a name has users as readers.
+    A module of which the package shows a name has users as readers, and so has a program (`python -m`).
     """
     readers: dict[str, set[str]] = defaultdict(set)
     for name, thing in public():
@@ -115,6 +115,8 @@ def single_readers() -> dict[str, str]:
     for name in modules():
         for target in imports(name):
             readers[target.module].add(name)
+        if any(isinstance(node, ast.If) and "__main__" in ast.unparse(node.test) for node in tree(name).body):
+            readers[name].add("its user")
     found = {}
     for name in modules():
         if not is_package(name) and len(readers[name]) == 1:

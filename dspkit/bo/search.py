@@ -239,7 +239,13 @@ class LatencySurrogate:
         )  # fmt: skip
 
     def log_latency(self, X: Any) -> tuple[Array, Array]:
-        """Return mean and standard deviation of $\\ln l/l_t$ of each configuration, one per row."""
+        """Return mean and standard deviation of $\\ln l/l_t$ of each configuration, one per row.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        """
         mean, sigma = self.process.predict(self._points(X))
         return mean + self.expected(X), np.maximum(sigma, 1e-9)
 
@@ -253,7 +259,13 @@ class LatencySurrogate:
         return found
 
     def log_meets(self, X: Any) -> Array:
-        """Return the logarithm of the probability that the mean latency of each configuration meets the target."""
+        """Return the logarithm of the probability that the mean latency of each configuration meets the target.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        """
         mean, sigma = self.log_latency(X)
         found: Array = log_ndtr(-mean / sigma)
         return found
@@ -278,7 +290,15 @@ class LatencySurrogate:
         return (1 - self.alpha) * _cheapness(X, self.lattice)
 
     def log_improvement(self, X: Any, best: float) -> Array:
-        r"""Return the logarithm of the expected improvement on `best`: $E\max(0, F-best)$ in closed form."""
+        r"""Return the logarithm of the expected improvement on `best`: $E\max(0, F-best)$ in closed form.
+
+        Parameters
+        ----------
+        X : array_like
+            One configuration per row.
+        best : float
+            The score to improve on.
+        """
         return self.log_gain(Improvement(self.lattice, self.alpha, best))(X)
 
     def log_gain(self, gain: Gain, running: Sequence[Config] = (), draws: int = 32) -> Callable[[Any], Array]:

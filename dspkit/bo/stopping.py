@@ -55,7 +55,13 @@ class Confirmation:
     short: tuple[float, ...] = ()
 
     def told(self, late: float, short: float | None = None) -> Confirmation:
-        """Return the test with one more run."""
+        """Return the test with one more run.
+
+        Parameters
+        ----------
+        late, short : float
+            As in the fields of these names; None if unknown.
+        """
         more = self.short if short is None else (*self.short, short)
         return Confirmation(self.k, self.error, self.number, (*self.late, late), more)
 
