@@ -132,3 +132,129 @@ def kernel_growth_over_500_moves() -> Claim:
 def notebook_growth_over_500_moves() -> Claim:
     """Kilobytes that the notebook's file grows over 500 moves: plots replace their predecessors."""
     return Claim(_browsed()["graph"]["file_kb"], "kB", target=20, better="lower", detail=_browsed())
+
+
+_PILOTED = """
+import time
+from dspkit import apps, ui
+from dspkit.core import Operator, Topology
+from dspkit.simulator import Plant, Service
+from dspkit.workload import Trace
+
+layers = [[f"stage{d}_{i}" for i in range(5)] for d in range(10)]
+edges = [(u, v) for a, b in zip(layers, layers[1:]) for i, u in enumerate(a) for v in (b[i], b[(i + 1) % 5])]
+graph = Topology(tuple(Operator(name) for layer in layers for name in layer), tuple(edges))
+plant = Plant({name: Service(1 / 900, queue_records=1000) for name in graph.order})
+big = apps.App("fifty", graph, plant, Trace((0, 200, 500), (300.0, 900.0, 500.0)))
+explorer = ui.Explorer(APP, "ds2", windows=WINDOWS, speed=8)
+told = explorer._publish
+
+
+def publish():
+    with open("windows.txt", "a") as file:
+        print(len(explorer.history), time.time(), file=file)
+    told()
+
+
+explorer._publish = publish
+explorer
+"""
+_WATCH = """() => {
+    const view = document.querySelector('.ck').cockpit, draw = view.draw.bind(view);
+    window.drawn = [];
+    view.draw = () => { draw(); window.drawn.push([view.store.shown.rows.length, Date.now() / 1000]); };
+}"""
+_START = """() => new Promise(done => {
+    const began = performance.now(), status = document.querySelector('.ck-status');
+    document.querySelector('.ck-press[data-name=Start]').click();
+    const look = () => status.textContent.startsWith('Starting')
+        ? requestAnimationFrame(() => done(performance.now() - began)) : requestAnimationFrame(look);
+    look();
+})"""
+_DRAWN = "count => Number(document.querySelector('.ck').dataset.windows) >= count"
+
+
+@cache
+def _piloted() -> dict[str, dict[str, float]]:
+    """Runs of the Explorer in a real JupyterLab: when windows are done in the kernel, and when they are drawn."""
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    from benchmarks import _lab
+
+    found: dict[str, dict[str, float]] = {}
+    with _lab.lab() as (address, folder), _lab.page() as page:
+        for name, app, busy_s in (("word count", "'word_count'", 15), ("fifty", "big", 0)):
+            cells = [_PILOTED.replace("APP", app).replace("WINDOWS", "80"), f"time.sleep({busy_s})"]
+            book = new_notebook(cells=[new_code_cell(cell) for cell in cells], metadata=_lab.KERNEL)
+            nbformat.write(book, folder / f"{name}.ipynb")
+            (folder / "windows.txt").unlink(missing_ok=True)
+            _lab.open_and_run(page, address, f"{name}.ipynb")
+            page.locator(".ck-press").first.wait_for(timeout=120_000)
+            page.locator(".ck").evaluate("e => e.scrollIntoView()")
+            page.evaluate(_WATCH)
+            began = time.monotonic()
+            acknowledged = page.evaluate(_START)  # while the next cell runs
+            page.wait_for_function(_DRAWN, arg=2, timeout=240_000)
+            moving = time.monotonic() - began
+            page.wait_for_function(_DRAWN, arg=10, timeout=240_000)
+            devtools = page.context.new_cdp_session(page)
+            devtools.send(
+                "Performance.setTimeDomain", {"timeDomain": "threadTicks"}
+            )  # not what others do to the machine
+            devtools.send("Performance.enable")
+            before = _thread(page, devtools)
+            page.wait_for_function(_DRAWN, arg=70, timeout=240_000)
+            after = _thread(page, devtools)
+            page.wait_for_function(_DRAWN, arg=80, timeout=240_000)
+            done = dict(map(float, line.split()) for line in (folder / "windows.txt").read_text().splitlines())
+            drawn: dict[int, float] = {}
+            for rows, at in page.evaluate("() => window.drawn"):
+                for window in range(len(drawn) + 1, int(rows) + 1):
+                    drawn[window] = at
+            late = sorted(1000 * (drawn[w] - done[w]) for w in range(5, 81))
+            seconds = after["wall"] - before["wall"]
+            found[name] = {
+                "acknowledged_ms": acknowledged, "moving_s": moving, "lag_p50_ms": statistics.median(late),
+                "lag_p95_ms": late[int(0.95 * len(late))], "busy": (after["busy"] - before["busy"]) / seconds,
+                "frames_per_s": (after["frames"] - before["frames"]) / seconds,
+            }  # fmt: skip
+            print(f"  {name}: " + ", ".join(f"{k} {v:.4g}" for k, v in found[name].items()), flush=True)
+    return found
+
+
+def _thread(page: Any, devtools: Any) -> dict[str, float]:
+    """Return seconds on the clock, processor seconds of the page's thread, and frames of the records so far."""
+    metrics = {m["name"]: m["value"] for m in devtools.send("Performance.getMetrics")["metrics"]}
+    frames = page.evaluate("() => document.querySelector('.ck').cockpit.graph.frames")
+    return {"wall": time.monotonic(), "busy": metrics["TaskDuration"], "frames": frames}
+
+
+def start_acknowledged_while_a_cell_runs() -> Claim:
+    """Milliseconds from a click on Start to the word "Starting", while the kernel works on another cell."""
+    told = _piloted()
+    return Claim(told["word count"]["acknowledged_ms"], "ms", target=300, better="lower", detail=told)
+
+
+def first_start_to_moving_chart() -> Claim:
+    """Seconds from the first click on Start to a chart of two windows, simulated at 8 windows/s."""
+    told = _piloted()
+    return Claim(told["word count"]["moving_s"], "s", target=3, better="lower", detail=told)
+
+
+def kernel_to_browser_lag_p95() -> Claim:
+    """Milliseconds from the end of a window in the kernel to its picture, at 8 windows/s: the 95th percentile."""
+    told = _piloted()
+    return Claim(told["word count"]["lag_p95_ms"], "ms", target=250, better="lower", detail=told)
+
+
+def page_thread_share() -> Claim:
+    """Share of the page's thread that a run at 8 windows/s takes."""
+    told = _piloted()
+    return Claim(told["word count"]["busy"], "of 1", target=0.4, better="lower", detail=told)
+
+
+def frames_with_50_operators() -> Claim:
+    """Frames per second of the records that run along the edges of a graph of 50 operators."""
+    told = _piloted()
+    return Claim(told["fifty"]["frames_per_s"], "frames/s", target=20, detail=told)

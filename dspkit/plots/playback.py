@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from ..core import Deployment, History, Policy, Snapshot, Step, Topology, changes, knobs_of, why_text
 from ..core.policy import needs_of
 from .graph import positions
+from .run import tell
 from .theme import si
 
+MOST_RECORDED = 4000  # windows times operators of a recording, which is then some 1 MB
 MOST_INSTANCES = 64  # instances of an operator that are shown one by one
 MOST_OPERATORS = 6  # operators of which a decision is explained one by one
 _DEMAND = ("demand", "arrivals")  # keys of the records/s that arrive at each operator
@@ -255,6 +258,60 @@ def _of_the_job(why: Mapping[str, Any]) -> list[str]:
     if isinstance(rule, str) and not told:
         told.append(_sentence(rule))
     return told
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run for the replay in a report: everything that the cockpit draws, as plain data.
+
+    Parameters
+    ----------
+    data : mapping
+        The graph, what is known of the run, its rows and its notes.
+    summary : str
+        The run in one sentence.
+
+    Examples
+    --------
+    >>> from dspkit import apps, run
+    >>> found = Recording.of(run("ds2", apps.word_count(), steps=3), target_latency_s=0.5)
+    >>> len(found.data["rows"]), found.data["head"]["target"]
+    (3, 0.5)
+    """
+
+    data: Mapping[str, Any]
+    summary: str
+
+    @classmethod
+    def of(cls, history: History, target_latency_s: float | None = None) -> Recording:
+        """Return the recording of a run; of a long one every n-th window, and all with a decision.
+
+        Parameters
+        ----------
+        history : History
+            The run.
+        target_latency_s : float, optional
+            The latency to meet, in seconds.
+
+        Examples
+        --------
+        >>> from dspkit import apps, run
+        >>> Recording.of(run("static", apps.star(), steps=2)).data["head"]["windows"]
+        2
+        """
+        every = -(-len(history) * len(history.topology.order) // MOST_RECORDED)
+        kept = [step for i, step in enumerate(history) if i % max(1, every) == 0 or step.rescaled]
+        head = {
+            "run": "1",
+            "runs": [{"id": "1", "label": "this run"}],
+            "windows": len(kept),
+            "target": target_latency_s,
+        }
+        data = {
+            "scene": scene(history.topology), "head": {**head, "lines": {}, "state": "finished"},
+            "rows": [_row(step, history.topology) for step in kept], "notes": notes(history),
+        }  # fmt: skip
+        return cls(data, tell(history, target_latency_s))
 
 
 def scene(topology: Topology) -> dict[str, Any]:

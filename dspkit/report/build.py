@@ -113,6 +113,7 @@ def from_history(
     True
     """
     from .. import plots
+    from ..plots import playback
 
     if not len(history):
         raise ArgumentError("an empty history", expected="at least one step", fix="run a policy first: dspkit.run(...)")
@@ -125,6 +126,7 @@ def from_history(
     settings = str(about.pop("settings", ""))
     sentence, decisions = _decisions(history)
     sections = [
+        Section("The run, window by window", figure=playback.Recording.of(history, target_latency_s)),
         Section("What ran", figure=plots.topology(history.topology, history[-1].snapshot)),
         Section("What happened", figure=plots.timeline(history, target_latency_s=target_latency_s)),
         Section("What was decided", sentence, table=decisions),

@@ -37,6 +37,7 @@ class Chart:
 
     name: str
     summary: str
+    replay: bool = False  # drawn by the cockpit, which replays a run
 
 
 class Figures:
@@ -44,9 +45,13 @@ class Figures:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.recordings: list[str] = []
 
     def place(self, figure: Any, title: str, sentence: str) -> Chart:
         """Add a chart; its summary is its own, or else the sentence, its heading, or the card's title."""
+        if isinstance(recording := getattr(figure, "data", None), Mapping) and "scene" in recording:
+            self.recordings.append(_safe_json(json.dumps(recording, allow_nan=False)))
+            return Chart(f"recording-{len(self.recordings)}", figure.summary, replay=True)
         spec = _spec(figure)
         layout = spec.get("layout") or {}
         meta, heading = layout.get("meta"), layout.get("title")
@@ -92,8 +97,12 @@ def _figure_json(spec: Mapping[str, Any]) -> str:
         kept["data"] = [_packed(t) if isinstance(t, Mapping) else t for t in kept["data"]]
     text = str(to_json_plotly(kept))
     json.loads(text)  # invalid JSON must fail here, not in the reader's browser
+    return _safe_json(text)
+
+
+def _safe_json(text: str) -> str:
+    """Return JSON that stands in a page; "</script>" in a name would end its element, JSON can escape all of that."""
     text = visible_json(text)
-    # "</script>" in a name would end the element; JSON can escape all these characters.
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -168,6 +177,13 @@ def page(sections: Sequence[Section], *, title: str, about: Mapping[str, Any], r
             about=_facts({**about, **_versions()}),
             references=tuple(references),
             charts=figures.texts,
+            recordings=figures.recordings,
+            cockpit=(
+                packaged("ui/cockpit/cockpit.css"),
+                packaged("ui/cockpit/cockpit.js").replace("</script", "<\\/script"),
+            )
+            if figures.recordings
+            else (),
             scripts=figures.scripts(),
         )
     )

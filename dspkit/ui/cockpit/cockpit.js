@@ -1342,6 +1342,7 @@ export function replay(element, recording) {
   const store = new Store({ get: (name) => kept[name], send: () => {}, hear: () => {}, listen: () => {} });
   store.runs.set(recording.head.run, { rows: recording.rows, notes: recording.notes });
   const view = new View(store, element);
+  for (const part of [view.bar, view.status.parentElement, view.branch]) part.hidden = true;  // nothing runs here
   store.redraw(true);
   return view;
 }
