@@ -198,7 +198,8 @@ class Elysium(PolicyKnobs):
     past : mapping
         Loads before the run, by source.
     scheduler : callable
-        Assigns instances to nodes; with another than Storm's, its placements are deployed.
+        Assigns instances to nodes; with another than Storm's its placements are deployed, as they are if the running
+        deployment names places: Spark, unlike Storm, does not deal instances to workers in turn.
 
     Examples
     --------
@@ -364,7 +365,7 @@ class Elysium(PolicyKnobs):
         target = now if self.scale == "nodes" else now.scaled(config.parallelism)
         if nodes_too:
             own = self.each_its_own and len(set(config.by_application.values())) > 1
-            tell = own or self.scheduler is not rebalance
+            tell = own or self.scheduler is not rebalance or bool(now.placement)
             target = replace(target, workers=config.workers, placement=config.places if tell else {})
         return Decision(target, _why(config, loads, nodes_too))
 
