@@ -42,7 +42,7 @@ DRIVERS: dict[str, tuple[Policy, int, int]] = {
 
 
 def _keeps_up(snapshots: list[Snapshot]) -> bool:
-    """What came was done, over several windows, and what waits does not grow."""
+    """Return whether several windows process what arrives in them, and the lag does not grow."""
     done = sum(s.throughput for s in snapshots)
     return done >= 0.95 * sum(s.source_rate for s in snapshots) and snapshots[-1].lag <= snapshots[0].lag + AFTER / 10
 
