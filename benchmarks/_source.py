@@ -116,7 +116,7 @@ def single_readers() -> dict[str, str]:
         for target in imports(name):
             readers[target.module].add(name)
         if any(isinstance(node, ast.If) and "__main__" in ast.unparse(node.test) for node in tree(name).body):
-            readers[name].add("its user")
+            readers[name].add("dspkit")
     found = {}
     for name in modules():
         if not is_package(name) and len(readers[name]) == 1:
