@@ -13,11 +13,11 @@ import warnings
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dspkit.bo import Lattice, Optimizer, Sample, Search, score
+from dspkit.bo import Lattice, Library, Model, Optimizer, Sample, Search, score
 from dspkit.core.queueing import sojourn
 from dspkit.core.typing import Array
 
@@ -224,6 +224,56 @@ def botorch(chain: Chain, learns: str = "F") -> tuple[Ask, Tell]:
         return rounded(x[0].numpy())
 
     return ask, told.append
+
+
+class Stopped(NamedTuple):
+    """A search that stops by itself: its runs, and whether what it decided truly misses (None if undecided)."""
+
+    runs: int
+    missed: bool | None
+
+
+def stopped(chain: Chain, error: float, most: int = 80) -> Stopped:
+    """Search until it stops, at most `most` runs."""
+    made = Optimizer(chain.lattice, Search(chain.target_latency_s), seed=chain.seed, error=error)
+    for _ in range(most):
+        k = made.ask()
+        if k is None:
+            break
+        made.tell(k, latency_s=chain.run(k).latency_s)
+    missed = None if made.decided is None else chain.latency_s(made.decided) > chain.target_latency_s
+    return Stopped(len(made.samples), missed)
+
+
+def transfer_runs(number: int, seed: int, kind: str, most: int = 13) -> tuple[int, int]:
+    """Return the runs until within 2 % of the best: from scratch, and with models of 0.6 and 0.8 times the rate.
+
+    `kind` is "two rates", of the same chain, or "another job", of another chain of as many operators.
+    """
+    noise = 0.05 * (seed % 2)
+    size = len(Chain(number).lattice.base)
+    of = number if kind == "two rates" else next(n for n in range(1000, 2000) if len(Chain(n).lattice.base) == size)
+    models = []
+    for rate in (0.6 * RATE, 0.8 * RATE):
+        chain = Chain(of, seed, noise, rate)
+        made = Optimizer(chain.lattice, Search(chain.target_latency_s), seed=seed)
+        for _ in range(12):
+            if (k := made.ask()) is not None:
+                made.tell(k, latency_s=chain.run(k).latency_s)
+        models.append(Model(rate, chain.lattice.base, chain.lattice.max_parallelism, tuple(made.samples)))
+    library = Library(tuple(f"operator {i}" for i in range(size)), tuple(models))
+    found = []
+    for known in (None, library):
+        chain = Chain(number, seed, noise)
+        made = Optimizer(chain.lattice, Search(chain.target_latency_s), seed=seed, library=known, rate=RATE)
+        for run in range(1, most + 1):
+            k = made.ask()
+            if k is None or (made.tell(k, latency_s=chain.run(k).latency_s) and run == most):
+                break
+            if chain.best - chain.true_score(k) <= 0.02 * chain.best:
+                break
+        found.append(run)
+    return found[0], found[1]
 
 
 WAYS: dict[str, Callable[[Chain], tuple[Ask, Tell]]] = {

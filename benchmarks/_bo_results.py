@@ -126,6 +126,18 @@ def complete(ways: Sequence[str], numbers: int, seeds: int, minutes: float, *, t
                     print(*row, flush=True)
 
 
+def complete_beside(ways: Sequence[str], rivals: Sequence[str]) -> None:
+    """Make the missing rows of ways wherever every rival that was run has one."""
+    known = stored()
+    there = [w for w in rivals if any(way == w for way, _, _ in known)]
+    for number, seed in sorted({(n, s) for _, n, s in known}):
+        if there and all((w, number, seed) in known for w in there):
+            for way in ways:
+                if (way, number, seed) not in known:
+                    known[way, number, seed] = search(way, number, seed)
+                    save(known.values())
+
+
 class Comparison(NamedTuple):
     """Means by way over the searches that all of them have made, and what they rest on."""
 
