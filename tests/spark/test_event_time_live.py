@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
+import random
 import signal
+import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -169,3 +171,85 @@ def test_two_sources_and_a_killed_worker(mode: str, tmp_path: Path) -> None:
     keys = zip(table.column("key").to_pylist(), table.column("end").to_pylist(), strict=True)
     assert len(over) > 10
     assert dict(zip(keys, table.column("value").to_pylist(), strict=True)) == {w: [n] for w, n in over.items()}
+
+
+BEHIND_S, LATENESS_S, GAP_S = 0.4, 0.6, 0.35
+
+
+@pytest.mark.slow
+def test_sessions_are_exact_while_two_threads_rescale_and_a_process_is_killed(tmp_path: Path) -> None:
+    source = TraceSource(Constant(300), make=live.jittered, schema=live.EVENT, partitions=5)
+    functions = {
+        "read": EventTime("at", delay_s=BEHIND_S, lateness_s=LATENESS_S),
+        "window": windowed(
+            "key int64, start float64, end float64, value int64",
+            key="key",
+            time="at",
+            gap_s=GAP_S,
+            of=live.n_of,
+            merge=operator.add,
+        ),
+        "results": keyed(
+            live.newest_result, key=("key", "start"), state=pa.struct({"end": pa.float64(), "value": pa.int64()})
+        ),
+    }
+    topology = Topology(
+        tuple(Operator(name, max_parallelism=5) for name in functions), Topology.chain(*functions).edges
+    )
+    settings: dict[str, Any] = {"spark": live.spark("realtime"), "window_s": 0.5, "epoch_s": 2.0}
+    ended = threading.Event()
+    with SparkJob(topology, functions, source, checkpoint=tmp_path / "job", **settings) as job:
+        live.works(job)
+
+        def rescale(seed: int) -> None:
+            chance = random.Random(seed)
+            while not ended.wait(2 * chance.random()):
+                job.deploy(job.deployment.scaled({name: chance.randint(1, 4) for name in functions}))
+
+        threads = [threading.Thread(target=rescale, args=(seed,)) for seed in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            live.until(lambda: job.observe() and len(Checkpoint(tmp_path / "job").state("results")) > 100)
+            job.save(tmp_path / "savepoint")
+            live.until(lambda: _killed_at_work(job) or not job.observe())
+            live.until(lambda: job.observe() and len(Checkpoint(tmp_path / "job").state("results")) > 300)
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+    wanted, sessions = _sessions(tmp_path / "job", source)
+    table = Checkpoint(tmp_path / "job").state("results")
+    found = {
+        (key, round(start * 1e6)): (round(each["end"] * 1e6), each["value"])
+        for key, start, each in zip(
+            *(table.column(name).to_pylist() for name in ("key", "start", "value")), strict=True
+        )
+    }
+    assert len(wanted) > 100
+    assert {at: found.get(at) for at in wanted} == wanted
+    for (key, start), (end, _) in found.items():  # others are parts of a session, before late records merged them
+        assert any(k == key and low <= start and end <= high for (k, low), (high, _) in sessions.items())
+
+
+def _sessions(checkpoint: Path, source: TraceSource) -> tuple[Any, Any]:
+    """The sessions that are over, and all sessions, by key and start in microseconds: their end and sum."""
+    kept: dict[int, list[tuple[int, int]]] = {}
+    newest = []
+    for p, read in enumerate(Checkpoint(checkpoint).offsets()[0]):
+        ids, most = np.arange(read) * source.partitions + p, -(10**18)
+        for row in live.jittered(ids, source.event_s(ids)).to_pylist():
+            at = round(row["at"] * 1e6)
+            if at >= most - (BEHIND_S + LATENESS_S) * 1e6:
+                kept.setdefault(row["key"], []).append((at, row["n"]))
+            most = max(most, at)
+        newest.append(most)
+    sessions: dict[tuple[int, int], tuple[int, int]] = {}
+    for key, rows in kept.items():
+        start, end, total = 0, -(10**18), 0
+        for at, n in sorted(rows):
+            start, total = (at, n) if at >= end else (start, total + n)
+            end = at + round(GAP_S * 1e6)
+            sessions[key, start] = end, total
+    over = min(newest) - (BEHIND_S + LATENESS_S) * 1e6
+    return {at: each for at, each in sessions.items() if each[0] < over}, sessions
