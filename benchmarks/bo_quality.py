@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from statistics import fmean
+from typing import Any
 
 from benchmarks import Claim
 from benchmarks import _bo_chains as chains
@@ -180,7 +181,13 @@ def _over_rivals(what: str, target: float, rivals: tuple[str, ...] = chains.RIVA
     results.complete(rivals, len(CHAINS), len(REPEATS), minutes / 3)
     results.complete_beside(("ours",), rivals)
     found = results.compare(what, rivals=rivals)
-    detail = {"chains": found.chains, "searches": found.searches, "low": found.low, "high": found.high, **found.means}
+    detail: dict[str, Any] = {
+        "chains": found.chains,
+        "searches": found.searches,
+        "low": found.low,
+        "high": found.high,
+        **found.means,
+    }
     if found.absent:
         detail["not installed or not run"] = ", ".join(found.absent)
     return Claim(found.ratio, "x", target=target, better="lower", detail=detail)
