@@ -35,6 +35,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / ".ci"))
 import kernels
+import pages
 import workspace
 from environment import Environment, remove, run, say
 
@@ -62,8 +63,17 @@ def lab(here: Environment, args: list[str]) -> None:
 def app(here: Environment, args: list[str]) -> None:
     """The notebooks that need no Spark as pages without code; each visit has a kernel of its own."""
     loopback_only(args)
-    options = [*browser(), "--Voila.ip=127.0.0.1", "--Voila.auto_token=True", "--template=lab"]
+    shared = here.places()[0] / "pages"
+    pages.write(shared, here.venv / "share" / "jupyter" / "voila" / "templates")
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, (str(shared), os.environ.get("JUPYTER_PATH"))))
+    reports = here.root / "notebooks" / "reports"  # Voilà serves only what is below its folder
+    if not reports.is_symlink():
+        (here.places()[1] / "reports").mkdir(exist_ok=True)
+        reports.symlink_to(here.places()[1] / "reports")
+    served = r"['images/.*\\.png', 'reports/[^/]*\\.html']"
+    options = [*browser(), "--Voila.ip=127.0.0.1", "--Voila.auto_token=True", f"--template={pages.NAME}"]
     options += ["--show_tracebacks=True", "--MappingKernelManager.cull_idle_timeout=600"]
+    options += [f"--VoilaConfiguration.file_allowlist={served}"]
     options += [f"--ContentsManager.hide_globs={name}" for name in ("__pycache__", ".*", "*spark*")]
     say("starting Voilà on the notebooks; Ctrl-C ends it")
     become(here, "-m", "voila", here.root / "notebooks", *options, *args)
