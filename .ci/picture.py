@@ -80,11 +80,11 @@ def film(address: str) -> list[bytes]:
         page.wait_for_function(idle, timeout=300_000)
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_text("Run All Cells", exact=True).click()
-        start = page.locator("button.jupyter-button", has_text="Start").first
+        start = page.locator("button:visible", has_text="Start").first
         start.wait_for(timeout=300_000)
         view = page.locator(".jp-OutputArea-output .dspkit, .dspkit").first
         view.scroll_into_view_if_needed()
-        speed = page.locator(".widget-slider", has_text="speed").locator(".noUi-handle").first
+        speed = page.get_by_label("speed", exact=False).or_(page.locator(".widget-slider", has_text="speed").locator(".noUi-handle")).first
         speed.focus()
         for _ in range(SLOWER):  # so that the run outlasts the film
             page.keyboard.press("ArrowLeft")
