@@ -79,7 +79,7 @@ def film(address: str) -> list[bytes]:
         idle = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"
         page.wait_for_function(idle, timeout=300_000)
         page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_text("Run All Cells", exact=True).click()
+        page.locator("#jp-mainmenu-run").get_by_text("Run All Cells", exact=True).click()
         start = page.locator("button:visible", has_text="Start").first
         start.wait_for(timeout=300_000)
         view = page.locator(".jp-OutputArea-output .dspkit, .dspkit").first
