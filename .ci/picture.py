@@ -84,7 +84,8 @@ def film(address: str) -> list[bytes]:
         start.wait_for(timeout=300_000)
         view = page.locator(".jp-OutputArea-output .dspkit, .dspkit").first
         view.scroll_into_view_if_needed()
-        speed = page.get_by_label("speed", exact=False).or_(page.locator(".widget-slider", has_text="speed").locator(".noUi-handle")).first
+        slider = page.locator(".widget-slider", has_text="speed").locator(".noUi-handle")
+        speed = page.get_by_label("speed", exact=False).or_(slider).first
         speed.focus()
         for _ in range(SLOWER):  # so that the run outlasts the film
             page.keyboard.press("ArrowLeft")
