@@ -251,7 +251,7 @@ def play(name: str, corpus: Path, seconds: int) -> None:
 
 
 def slow_by_the_clock_only(path: Path) -> bool:
-    """Whether an input that took libFuzzer's patience takes little time of a core: it knows only the clock."""
+    """Return whether an input that took libFuzzer's patience takes little time of a core: it knows only the clock."""
     name, _, kind = path.name.partition("-")
     if not kind.startswith(("slow-unit-", "timeout-")):
         return False

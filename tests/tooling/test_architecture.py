@@ -37,7 +37,7 @@ LAYERS = {
     "demo": METHODS | {"apps", "experiment", "policies", "report"},
     "testing": METHODS | {"apps", "policies", "simulator", "experiment"},
     "ui": {"*"},
-    "__main__": {"core", "loaders", "policies", "report", "spark"},
+    "__main__": {"apps", "comparison", "core", "demo", "loaders", "policies", "report", "spark"},
 }
 
 

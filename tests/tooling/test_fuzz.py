@@ -46,7 +46,7 @@ def test_unsafe_html_is_found(html: str) -> None:
 def test_an_input_is_slow_if_it_takes_the_time_of_a_core(
     name: str, check: str, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the clock said that it took, beside other programs."""
+    """The time by the clock does not count, as other programs run beside it."""
     program = tmp_path / "fuzz.py"
     program.write_text(check)
     monkeypatch.setattr(fuzz, "__file__", str(program))
