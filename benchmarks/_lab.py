@@ -80,7 +80,7 @@ def open_and_run(page: Any, address: str, name: str) -> None:
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=120_000)
     page.wait_for_function(IDLE, timeout=120_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    page.locator("#jp-mainmenu-run").get_by_text("Run All Cells", exact=True).click()
 
 
 def memory(home: Path) -> dict[int, tuple[str, float]]:

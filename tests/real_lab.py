@@ -67,5 +67,5 @@ def run_all(page, url):
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=240_000)
     page.wait_for_function(IDLE, timeout=240_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    page.locator("#jp-mainmenu-run").get_by_text("Run All Cells", exact=True).click()
     return IDLE
