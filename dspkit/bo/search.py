@@ -234,9 +234,14 @@ class LatencySurrogate:
         late = np.log([min(max(s.latency_s or 0.0, 1e-6) / self.target_latency_s, 1e3) for s in self.samples])
         ran = [s.k for s in self.samples]
         return fit(
-            self._points(ran), late - self.expected(ran), mean=0.0, engine=self.engine,
-            noise=_LATENCY_NOISES, variance=_LATENCY_VARIANCES, around=_LATENCY_BELIEFS,
-        )  # fmt: skip
+            self._points(ran),
+            late - self.expected(ran),
+            mean=0.0,
+            engine=self.engine,
+            noise=_LATENCY_NOISES,
+            variance=_LATENCY_VARIANCES,
+            around=_LATENCY_BELIEFS,
+        )
 
     def log_latency(self, X: Any) -> tuple[Array, Array]:
         """Return mean and standard deviation of $\\ln l/l_t$ of each configuration, one per row.
@@ -714,9 +719,13 @@ class Search(Knobs):
             return lambda X: np.zeros(len(np.atleast_2d(X)))
         shares = np.log([min(max(s.served or 0.0, 1e-3), 1.0) for s in known])  # above 1 a queue drains
         process = fit(
-            lattice.scaled([s.k for s in known]), shares, mean=0.0,
-            noise=(1e-6, 0.1), variance=(1e-6, 1.0), around={"variance": (1e-3, 2.0), "noise": (1e-4, 2.0)},
-        )  # fmt: skip
+            lattice.scaled([s.k for s in known]),
+            shares,
+            mean=0.0,
+            noise=(1e-6, 0.1),
+            variance=(1e-6, 1.0),
+            around={"variance": (1e-3, 2.0), "noise": (1e-4, 2.0)},
+        )
         least = math.log1p(-self.tolerance)
 
         def log_probability(X: Any) -> Array:

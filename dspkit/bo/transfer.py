@@ -132,9 +132,13 @@ def guarded(
     weights = np.exp(logs - logsumexp(logs))
     parts = [(w, m, _part(*settings, m, known)) for w, m in zip(weights.tolist(), models, strict=True) if w > 1e-3]
     return LatencyMixture(
-        lattice, known, search.alpha, search.target_latency_s, search.engine,
+        lattice,
+        known,
+        search.alpha,
+        search.target_latency_s,
+        search.engine,
         parts=tuple((w / sum(p[0] for p in parts), None if m is None else m.rate, part) for w, m, part in parts),
-    )  # fmt: skip
+    )
 
 
 def first_run(library: Library, rate: float, lattice: Lattice, search: Search) -> Config:

@@ -240,10 +240,13 @@ def _of_the_job(why: Mapping[str, Any]) -> list[str]:
     told = []
     if isinstance(diagnosis := why.get("diagnosis"), str):
         told.append(_sentence(f"diagnosis: {diagnosis}"))
-    for key, said in (("score", "its benefit is {:.3g}"), ("moved share", "{:.0%} of the state moves"),
-                      ("traffic between nodes", "{:,.0f} records/s cross between machines"),
-                      ("ratio", "processing takes {:.3g} times its interval"),
-                      ("greatest CPU use", "the greatest CPU use is {:.0%}")):  # fmt: skip
+    for key, said in (
+        ("score", "its benefit is {:.3g}"),
+        ("moved share", "{:.0%} of the state moves"),
+        ("traffic between nodes", "{:,.0f} records/s cross between machines"),
+        ("ratio", "processing takes {:.3g} times its interval"),
+        ("greatest CPU use", "the greatest CPU use is {:.0%}"),
+    ):
         if isinstance(value := why.get(key), (int, float)) and not isinstance(value, bool):
             told.append(_sentence(said.format(value)))
     for key, said in (("granted", "Granted"), ("asked", "Asked for"), ("no data", "Not measured"), ("leave", "Leave")):
@@ -308,9 +311,11 @@ class Recording:
             "target": target_latency_s,
         }
         data = {
-            "scene": scene(history.topology), "head": {**head, "lines": {}, "state": "finished"},
-            "rows": [_row(step, history.topology) for step in kept], "notes": notes(history),
-        }  # fmt: skip
+            "scene": scene(history.topology),
+            "head": {**head, "lines": {}, "state": "finished"},
+            "rows": [_row(step, history.topology) for step in kept],
+            "notes": notes(history),
+        }
         return cls(data, tell(history, target_latency_s))
 
 
@@ -334,10 +339,16 @@ def scene(topology: Topology) -> dict[str, Any]:
     place, bends = positions(topology)
     at = {name: i for i, name in enumerate(topology.order)}
     nodes = [
-        {"name": name, "x": place[name][0], "y": -place[name][1], "kind": _kind(topology, name),
-         "min": topology[name].min_parallelism, "max": topology[name].max_parallelism}
+        {
+            "name": name,
+            "x": place[name][0],
+            "y": -place[name][1],
+            "kind": _kind(topology, name),
+            "min": topology[name].min_parallelism,
+            "max": topology[name].max_parallelism,
+        }
         for name in topology.order
-    ]  # fmt: skip
+    ]
     edges = [{"from": at[u], "to": at[v], "bends": [[x, -y] for x, y in bends[u, v]]} for u, v in topology.edges]
     return {"nodes": nodes, "edges": edges}
 
@@ -406,13 +417,19 @@ def _kind(topology: Topology, name: str) -> str:
 def _row(step: Step, topology: Topology) -> dict[str, Any]:
     s = step.snapshot
     row: dict[str, Any] = {
-        "t": round(s.t, 3), "dt": round(s.window_s, 3), "in": _short(s.source_rate), "out": _short(s.throughput),
-        "lag": _short(s.lag), "down": _short(s.downtime_s), "n": s.deployment.instances,
+        "t": round(s.t, 3),
+        "dt": round(s.window_s, 3),
+        "in": _short(s.source_rate),
+        "out": _short(s.throughput),
+        "lag": _short(s.lag),
+        "down": _short(s.downtime_s),
+        "n": s.deployment.instances,
         "lat": None if s.latency is None else _shorts((s.latency.mean, s.latency.p50, s.latency.p95, s.latency.p99)),
         "ops": [_operator(step, name) for name in topology.order],
         "edges": [_short(s.edge_rates.get(edge)) for edge in topology.edges],
-        "say": list(sentences(step)), "wait": waits(step),
-    }  # fmt: skip
+        "say": list(sentences(step)),
+        "wait": waits(step),
+    }
     if s.deployment.workers is not None:
         row["workers"] = s.deployment.workers
     if s.nodes or s.deployment.placement:
@@ -431,11 +448,19 @@ def _operator(step: Step, name: str) -> dict[str, Any]:
     if m is None:
         return found
     found |= {
-        "k": m.parallelism, "in": _short(m.input_rate), "done": _short(m.processing_rate), "out": _short(m.output_rate),
-        "can": _short(m.true_rate), "busy": _short(m.utilisation), "wait": _short(m.backlog),
-        "blocked": _short(m.blocked), "cpu": _short(m.cpu), "dropped": _short(m.dropped) or None,
-        "keys": _short(m.state_keys), "late": _short(m.late_rate),
-    }  # fmt: skip
+        "k": m.parallelism,
+        "in": _short(m.input_rate),
+        "done": _short(m.processing_rate),
+        "out": _short(m.output_rate),
+        "can": _short(m.true_rate),
+        "busy": _short(m.utilisation),
+        "wait": _short(m.backlog),
+        "blocked": _short(m.blocked),
+        "cpu": _short(m.cpu),
+        "dropped": _short(m.dropped) or None,
+        "keys": _short(m.state_keys),
+        "late": _short(m.late_rate),
+    }
     if m.instances is not None and len(m.instances) <= MOST_INSTANCES:
         found["each"] = [_shorts((i.utilisation, i.processing_rate, i.backlog)) for i in m.instances]
     return {key: value for key, value in found.items() if value is not None}

@@ -27,7 +27,7 @@ P = TypeVar("P", bound=type)
 
 _GUARDS = ("Bounded", "Cooldown", "Predictive", "RescaleBudget")  # they wrap another policy
 _REQUESTS = ("ScaleIn", "ScaleOut")  # requests for machines to policies that act on demand
-_FUNCTIONS = ("available", "get", "group", "outlook", "register", "table", "unregister")
+_FUNCTIONS = ("available", "get", "group", "register", "table", "unregister")
 
 
 def available() -> dict[str, type[Policy]]:
@@ -88,38 +88,6 @@ def group(policy: Any) -> str:
     if "parallelism" in needs or "workers" in needs:
         return GROUPS[2] if "placement" in needs or hasattr(policy, "places") else GROUPS[0]
     return GROUPS[1] if "placement" in needs else GROUPS[4]
-
-
-def outlook(policy: Policy, duration_s: float) -> str:
-    """Return why a policy will not act by itself in a run of this length; "" if it may.
-
-    Parameters
-    ----------
-    policy : Policy
-        The policy with its knobs.
-    duration_s : float
-        Length of the run in seconds.
-
-    Examples
-    --------
-    >>> outlook(get("flink_autoscaler")(), 900)
-    'flink_autoscaler collects metrics for 900 s before it decides (metrics_window_s): this run of 900 s is too short.'
-    >>> outlook(get("ds2")(), 900)
-    ''
-    """
-    kind = group(policy)
-    if kind == GROUPS[4]:
-        return f"{policy.name} decides nothing: move the parallelism yourself."
-    if kind == GROUPS[3] and not getattr(policy, "requests", ()):
-        return f"{policy.name} acts only on request: press Scale out or Scale in."
-    waits = {name: getattr(policy, name, 0.0) for name in ("metrics_window_s", "scale_out_after_s", "running_s")}
-    name = max(waits, key=lambda each: waits[each])
-    if waits[name] >= duration_s:
-        return (
-            f"{policy.name} collects metrics for {waits[name]:g} s before it decides ({name}): "
-            f"this run of {duration_s:g} s is too short."
-        )
-    return ""
 
 
 def register(cls: P) -> P:

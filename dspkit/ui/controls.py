@@ -307,8 +307,11 @@ class Panel:
             f'<small style="line-height:1.25;display:block;opacity:.75">{plain(said)}</small>',
             layout={"flex": "1 1 auto", "margin": "0 2px 4px 8px"},
         )
-        button = w.Button(icon="undo", tooltip=f"{name.replace('_', ' ')}: back to {_shown(default)}",
-                          layout={"width": "32px", "height": "24px", "flex": "0 0 32px", "padding": "0"})  # fmt: skip
+        button = w.Button(
+            icon="undo",
+            tooltip=f"{name.replace('_', ' ')}: back to {_shown(default)}",
+            layout={"width": "32px", "height": "24px", "flex": "0 0 32px", "padding": "0"},
+        )
         button.on_click(lambda _: self.reset(name))
         self._resets[name] = button
         self._show_reset(name)
@@ -401,9 +404,19 @@ def origin(policy: Any) -> str:
 
 
 _WORDS = (
-    (r"\lceil", "⌈"), (r"\rceil", "⌉"), (r"\cdot", "·"), (r"\beta", "β"), (r"\mu", "μ"), (r"\lambda", "λ"),
-    (r"\rho", "ρ"), (r"\alpha", "α"), (r"\max", "max"), (r"\le", "≤"), (r"\ge", "≥"), ("_{max}", "<sub>max</sub>"),
-)  # fmt: skip
+    (r"\lceil", "⌈"),
+    (r"\rceil", "⌉"),
+    (r"\cdot", "·"),
+    (r"\beta", "β"),
+    (r"\mu", "μ"),
+    (r"\lambda", "λ"),
+    (r"\rho", "ρ"),
+    (r"\alpha", "α"),
+    (r"\max", "max"),
+    (r"\le", "≤"),
+    (r"\ge", "≥"),
+    ("_{max}", "<sub>max</sub>"),
+)
 
 
 def plain(text: str) -> str:

@@ -17,7 +17,6 @@ from ..apps import App
 from ..core import ArgumentError, Backend, BackendError, FrozenMap, History, Policy, Topology
 from ..core.policy import needs_of
 from ..experiment import SIDES, application_of, changed_parts, label_of
-from ..policies import outlook
 from ..policies.on_demand import Request, ScaleOut
 from ..workload import Workload
 from .controls import ROOM, WIDE, Loads, Plants, carried, close, slider
@@ -113,7 +112,6 @@ class View(RunView):
             self.chart_of_load.value = _picture(app.load * settings.scale, duration)
         deciding = settings.policy.name
         said = f"{deciding} decides: a move holds until its next decision" if deciding != "static" else ""
-        said = outlook(settings.policy, settings.windows * settings.window_s) or said
         self.hint.value = f"<small>{escape(said)}</small>"
 
 

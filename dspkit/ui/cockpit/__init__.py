@@ -175,9 +175,11 @@ class Cockpit(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's base ha
         if stop == start and noted == len(history.notes):
             return None
         return {
-            "from": start, "rows": playback.rows(history, start, stop),
-            "noted": noted, "notes": playback.notes(history, noted),
-        }  # fmt: skip
+            "from": start,
+            "rows": playback.rows(history, start, stop),
+            "noted": noted,
+            "notes": playback.notes(history, noted),
+        }
 
     def hear(self, content: Any) -> None:
         """Take a message of a browser; what is not understood is ignored.
