@@ -29,7 +29,7 @@ Cells*) and names the notebooks to read first.
 TAIL = """
 Every view with sliders shows its own code and the settings that reproduce it. *Export report* saves a run as one HTML file;
 `python -m dspkit report notebooks/00_start.ipynb` does the same for a whole notebook. `make app` serves the notebooks as
-pages of sliders without code. Only 02, 14 and the live sections at the end of some others need Spark, which brings its own Java; on Binder everything is
+pages of sliders without code. Only 02, 14, 15 and the live sections at the end of some others need Spark, which brings its own Java; on Binder everything is
 installed already.
 
 Without a kernel, pictures stand in the place of the views.

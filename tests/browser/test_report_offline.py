@@ -95,7 +95,7 @@ def test_a_run(visit, of_history, size, scheme):
     assert all(c["width"] > 300 and c["height"] > 150 and c["marks"] for c in drawn)
     assert all(c["right"] <= size["width"] for c in drawn)
     assert page.evaluate("document.documentElement.scrollWidth") == size["width"]  # nothing sticks out
-    page.get_by_text(EVIL).first.wait_for()
+    page.get_by_text(EVIL).locator("visible=true").first.wait_for()
     shot(page, f"report-run-{size['width']}-{scheme}")
 
 

@@ -5,9 +5,10 @@ import pytest
 from dspkit import Deployment, Snapshot, Topology
 from dspkit.apps import detector
 from dspkit.core import ArgumentError, FrozenMap, KnobError, Operator, OperatorMetrics
-from dspkit.migration import Flow, MigrationCosts, forward, groups, relocate
+from dspkit.migration import groups, relocate
 from dspkit.policies.elastic_storm import ElasticStorm
 from reproduction.elastic_storm import study as reproduce
+from reproduction.elastic_storm.protocol import Flow, MigrationCosts, forward
 
 
 def _one(tasks=20, least=1):

@@ -324,7 +324,7 @@ def test_ten_charts_stay_under_seven_megabytes(tmp_path, history):
 def test_a_run_is_reported_whole(tmp_path, history):
     page = seen(report.from_history(history, tmp_path / "r.html", target_latency_s=0.5))
     assert [h for h in ("What ran", "What happened", "What was decided", "The operators") if h not in page.text] == []
-    assert len(page.json) == 2
+    assert len(page.json) == 3  # the recording that is replayed, and two charts
     assert plots.timeline(history, target_latency_s=0.5).summary in page.text
     assert page.text.count("A run of DS2") == 2  # of the window and of the page
     change = history.decisions[history.decisions.rescaled].iloc[0]
