@@ -155,7 +155,8 @@ def plain_installation_works() -> Claim:
 
 def axe_violations() -> Claim:
     """Violations that axe-core finds on pages of all kinds, light and dark; `npm pack axe-core` brings it to .cache."""
-    script, found, checked = _axe(), {}, [0]
+    script, checked = _axe(), [0]
+    found: dict[str, Any] = {}
 
     def visit(page: Any, path: Path, scheme: str) -> None:
         page.goto(path.as_uri())

@@ -207,7 +207,8 @@ def _piloted() -> dict[str, dict[str, float]]:
             page.wait_for_function(_DRAWN, arg=70, timeout=240_000)
             after = _thread(page, devtools)
             page.wait_for_function(_DRAWN, arg=80, timeout=240_000)
-            done = dict(map(float, line.split()) for line in (folder / "windows.txt").read_text().splitlines())
+            lines = (folder / "windows.txt").read_text().splitlines()
+            done = {float(window): float(at) for window, at in map(str.split, lines)}
             drawn: dict[int, float] = {}
             for rows, at in page.evaluate("() => window.drawn"):
                 for window in range(len(drawn) + 1, int(rows) + 1):

@@ -222,7 +222,7 @@ def _graph(text: str | None) -> Any:
 
     if text is None:
         return None
-    edges = []
+    edges: list[tuple[str, str]] = []
     for edge in text.split(","):
         ends = [name.strip() for name in edge.split(">")]
         if len(ends) < 2 or not all(ends):

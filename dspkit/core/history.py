@@ -412,7 +412,7 @@ def load_history(path: str | Path, *, trusted: bool = False) -> History:
     fix = "load a file that History.save() wrote"
     head: dict[str, Any] = {}
 
-    def choose(schema: pa.Schema, rows: int) -> None:
+    def choose(schema: Any, rows: int) -> None:
         head.update(_head(schema))
         _can_read(path, schema, head)
 

@@ -225,7 +225,9 @@ def _kept(why: Mapping[str, Any], snapshot: Snapshot) -> list[str]:
             does = f"{k} instance{'s' if k > 1 else ''} can do {si(can * k)}/s, {si(arrive)}/s arrive"
             worst = max(worst or (0.0, ""), (arrive / (can * k), f"{name}: {does}"))
     if worst is None or not worst[1]:
-        most = next((why[key] for key in (*_SHARES, *_QUEUES) if isinstance(why.get(key), Mapping) and why[key]), {})
+        most: Mapping[str, Any] = next(
+            (why[key] for key in (*_SHARES, *_QUEUES) if isinstance(why.get(key), Mapping) and why[key]), {}
+        )
         named = [name for name in most if _number(most, name) is not None and _facts(why, name, snapshot)]
         if not named:
             return []

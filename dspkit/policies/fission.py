@@ -173,8 +173,8 @@ class Fission(PolicyKnobs):
             why["expected"] = {n: NAMES[state] for n, (state, _) in expected.items()}
             why["chance of U, B, O"] = {n: [round(p, 4) for p in e] for n, (_, e) in expected.items()}
         target = snapshot.deployment.scaled(state.topology.clip({**now, **wanted})) if wanted else snapshot.deployment
-        after = FissionState(state.topology, (ticks[0], ticks[1]), FrozenMap(seen), attained)
-        return after, Decision(target, why or {"rule": "measures"})
+        new = FissionState(state.topology, (ticks[0], ticks[1]), FrozenMap(seen), attained)
+        return new, Decision(target, why or {"rule": "measures"})
 
     def _sample(
         self, name: str, seen: OperatorHistory, snapshot: Snapshot, arriving: float, pressed: bool, share: float

@@ -91,6 +91,10 @@ class _Exact:
     touched anything. A message that says no more than where our own value is drawn is therefore not a move.
     """
 
+    min: float
+    max: float
+    step: float
+    value: Any
     _from_browser = False
 
     def _place(self, value: float) -> float:
@@ -98,7 +102,7 @@ class _Exact:
         return value
 
     def _on_grid(self, value: float) -> bool:
-        steps = (self._place(value) - self.min) / self.step  # type: ignore[attr-defined]
+        steps = (self._place(value) - self.min) / self.step
         return abs(steps - round(steps)) < 1e-6
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
@@ -106,7 +110,7 @@ class _Exact:
         told = sync_data.get("value")
         if isinstance(told, int | float):
             places = self._place(told), self._place(self.value)
-            near = max(self.step * (0.5 + 1e-6), 1e-9 * (self.max - self.min))  # type: ignore[attr-defined]
+            near = max(self.step * (0.5 + 1e-6), 1e-9 * (self.max - self.min))
             if abs(places[0] - places[1]) <= near:
                 sync_data = {name: value for name, value in sync_data.items() if name != "value"}
             elif isinstance(told, float):
@@ -119,7 +123,7 @@ class _Exact:
 
     def _step_to(self, value: float) -> float:
         """Return a step whose grid has this value on it."""
-        return float(self.step)  # type: ignore[attr-defined]
+        return float(self.step)
 
     def _refit(self, change: Any) -> None:
         """Draw a value that code has set where it is: the readout would show the nearest step."""
@@ -269,7 +273,9 @@ class Panel:
         self.thing, self._changed, self._failed, self._now, self._allow = thing, changed, failed, now, allow
         self._moved: dict[str, Any] = {}  # values of controls that a person moved, and that are not in `thing` yet
         self._defaults = {k.name: k.value for k in knobs_of(type(thing) if defaults is None else defaults)}
-        self._knobs, self._controls, self._resets = {}, {}, {}
+        self._knobs: dict[str, Knob] = {}
+        self._controls: dict[str, Any] = {}
+        self._resets: dict[str, Any] = {}
         for k in knobs_of(thing):
             if (names is None or k.name in names) and (made := control(k, ranges)) is not None:
                 self._knobs[k.name], self._controls[k.name] = k, made

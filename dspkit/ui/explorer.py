@@ -522,9 +522,10 @@ class Explorer(Live):
                 fix="press Start first",
             )
         former = self._runs[number][0]
-        if former.settings.backend != "simulated":
+        settings: Any = former.settings
+        if settings.backend != "simulated":
             raise BackendError(
-                f"a run on {label_of(former.settings.backend)}",
+                f"a run on {label_of(settings.backend)}",
                 expected="a simulated run",
                 fix="start it again: what happened live cannot be repeated",
             )

@@ -86,7 +86,7 @@ class Button:
             self._changed()
 
 
-class Cockpit(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's base has no types
+class Cockpit(anywidget.AnyWidget):
     """The widget; a view puts a scene and runs into it, and gets what a person does from it.
 
     Parameters
