@@ -28,7 +28,7 @@ from .errors import (
     TopologyError,
     WorkloadError,
 )
-from .history import THEN, History, changes, load_history, save_history, why_text
+from .history import THEN, History, load_history, save_history
 from .loop import control_loop, describe, record, run, run_together
 from .metrics import EXECUTIONS, InstanceMetrics, Latency, OperatorMetrics, Snapshot, demands
 from .parameters import (
@@ -44,7 +44,7 @@ from .parameters import (
     read_literal,
     thresholds,
 )
-from .policy import Backend, BackendBase, Decision, Policy, PolicyKnobs, Step
+from .policy import Backend, BackendBase, Decision, Policy, PolicyKnobs, Step, changes, why_text
 from .recovery import Recovery, RecoveryWatch, recoveries
 from .topology import (
     Deployment,

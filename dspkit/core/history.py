@@ -20,7 +20,7 @@ from . import files, untrusted
 from .errors import ArgumentError, DspkitError, FileError, visible
 from .lazy import load
 from .metrics import InstanceMetrics, Latency, OperatorMetrics, Snapshot
-from .policy import Decision, Step
+from .policy import Decision, Step, changes, why_text
 from .recovery import Recovery, recoveries
 from .topology import Deployment, Operator, Topology
 from .validation import FrozenMap, mapping, plain
@@ -276,56 +276,6 @@ class History(Sequence[Step]):
         from .html import facts
 
         return facts(self._facts(), left=True)
-
-
-def changes(before: Deployment, after: Deployment) -> str:
-    """Return a description of what a decision changes, such as "count 2 → 5, workers 3 → 4"; "" for no change.
-
-    Parameters
-    ----------
-    before, after : Deployment
-        The deployments before and after the change.
-
-    Examples
-    --------
-    >>> changes(Deployment({"count": 2}, workers=3), Deployment({"count": 5}, workers=4))
-    'count 2 → 5, workers 3 → 4'
-    """
-    parts = [
-        f"{n} {before.parallelism.get(n, 0)} → {k}"
-        for n, k in after.parallelism.items()
-        if k != before.parallelism.get(n)
-    ]
-    if after.workers != before.workers:
-        parts.append(f"workers {before.workers} → {after.workers}")
-    parts += [name for name in ("placement", "settings") if getattr(after, name) != getattr(before, name)]
-    return ", ".join(parts)
-
-
-def why_text(why: Mapping[str, Any]) -> str:
-    """Return the reasons of a decision as one readable line.
-
-    Parameters
-    ----------
-    why : mapping
-        The field `why` of a Decision.
-
-    Examples
-    --------
-    >>> why_text({"true_rate": {"count": 1250.0}, "rule": "load fits"})
-    'true rate: count 1,250; rule: load fits'
-    """
-    return "; ".join(f"{key.replace('_', ' ')}: {_short(value)}" for key, value in why.items())
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_short(v)}" for k, v in value.items())
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 9999.5 else f"{value:,.0f}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_short, value))
-    return "unknown" if value is None else str(value)
 
 
 def _numbers(metrics: OperatorMetrics) -> dict[str, Any]:

@@ -12,10 +12,21 @@ from itertools import count
 from typing import Any
 
 from .errors import ArgumentError, DeploymentError, DspkitError, MetricError
-from .history import History, changes, why_text
+from .history import History
 from .metrics import Snapshot
 from .parameters import call
-from .policy import Backend, Decision, Policy, PolicyError, PolicyKnobs, Step, check_needs, words
+from .policy import (
+    Backend,
+    Decision,
+    Policy,
+    PolicyError,
+    PolicyKnobs,
+    Step,
+    changes,
+    check_needs,
+    why_text,
+    words,
+)
 from .recovery import Recovery, RecoveryWatch
 from .topology import Deployment, Topology
 from .validation import choice
