@@ -304,10 +304,16 @@ def page() -> str:
     newest = kept(of_any_code=True)
     apps = [get(name)().name for name in APPS]
     wanted = [(a, p, w, SECONDS) for a in apps for p in sorted(policies.available()) for w in ("live", "simulated")]
-    found = [newest.get(at) or Row(*at[:3], promise_of(at[1]), note="not run yet") for at in wanted]
-    have = sum(at in newest for at in wanted)
-    numbers = {"preset": PRESET_S, "step": STEP_S, "seconds": SECONDS, "busy": BUSY, "have": have, "all": len(wanted)}
-    return _PAGE.format(**numbers, rows=table(found))
+    found = [newest[at] for at in wanted if at in newest]
+    missing = {
+        (a, w): [p for a2, p, w2, _ in wanted if (a2, w2) == (a, w) and (a, p, w2, SECONDS) not in newest]
+        for a in apps
+        for w in ("live", "simulated")
+    }
+    left = "".join(f"* {a}, {w}: {', '.join(names)}\n" for (a, w), names in missing.items() if names)
+    numbers = {"preset": PRESET_S, "step": STEP_S, "seconds": SECONDS, "busy": BUSY}
+    have = {"have": len(found), "all": len(wanted)}
+    return _PAGE.format(**numbers, **have, rows=table(found)) + (f"\nNot run yet:\n\n{left}" if left else "")
 
 
 @cache
