@@ -67,9 +67,13 @@ def app(here: Environment, args: list[str]) -> None:
     pages.write(shared, here.venv / "share" / "jupyter" / "voila" / "templates")
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, (str(shared), os.environ.get("JUPYTER_PATH"))))
     reports = here.root / "notebooks" / "reports"  # Voilà serves only what is below its folder
-    if not reports.is_symlink():
-        (here.places()[1] / "reports").mkdir(exist_ok=True)
-        reports.symlink_to(here.places()[1] / "reports")
+    kept = Path(here.variables()["DSPKIT_HOME"], "reports").absolute()
+    if here.writable():  # otherwise the pages work, and only their links to reports lead nowhere
+        kept.mkdir(parents=True, exist_ok=True)
+        if reports.is_symlink() and reports.readlink() != kept:
+            reports.unlink()
+        if not reports.exists():
+            reports.symlink_to(kept)
     served = r"['images/.*\\.png', 'reports/[^/]*\\.html']"
     options = [*browser(), "--Voila.ip=127.0.0.1", "--Voila.auto_token=True", f"--template={pages.NAME}"]
     options += ["--show_tracebacks=True", "--MappingKernelManager.cull_idle_timeout=600"]

@@ -101,7 +101,11 @@ def _run(args: argparse.Namespace) -> None:
             )
             if args.speed:
                 time.sleep(1 / args.speed)
-    print(f"\n{app.name} under {policy.name}, {len(history)} windows, in {history.save(shown / f'{name}.parquet')}")
+    try:
+        kept = f"in {history.save(shown / f'{name}.parquet')}"
+    except NotFoundError as error:  # of a plain installation
+        kept = f"not kept: {error}"
+    print(f"\n{app.name} under {policy.name}, {len(history)} windows, {kept}")
     if args.report:
         print(f"The report: {report.from_history(history, target_latency_s=app.target_latency_s)}")
 

@@ -68,7 +68,8 @@ def _interpreted(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def without(*args: Any, **kwargs: Any) -> Any:
-        load("numba", "standard", otherwise="simulate with engine='fluid'")
+        simulated = function.__module__.startswith("dspkit.simulator.")
+        load("numba", "standard", otherwise="simulate with engine='fluid'" if simulated else "")
 
     return without
 

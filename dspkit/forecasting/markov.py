@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core import MetricError, knob
+from ..core.lazy import load
 from ..core.typing import Array
 from ..core.validation import choice, whole
 from .base import Forecast, LearnedModel, Series
@@ -129,7 +130,7 @@ def _trees(t: Array) -> tuple[Array, Array]:
 
 def _by_classes(matrix: Array, start: int) -> Array:
     """Return the distribution of one chain: closed classes by state reduction, weighted by their probability."""
-    from scipy.sparse.csgraph import connected_components
+    connected_components = load("scipy.sparse.csgraph", "standard").connected_components
 
     k = len(matrix)
     count, label = connected_components(matrix > 0, connection="strong")

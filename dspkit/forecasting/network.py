@@ -33,6 +33,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..core import knob
+from ..core.lazy import load
 from ..core.typing import Array
 from .base import DAY_S, Forecast, LearnedModel, Series
 from .calibrated import Calibrated
@@ -172,7 +173,7 @@ def _resilient_rounds(
 def _minimise(
     start: TrainedNet, inputs: Array, targets: Array, linear: bool, rounds: int, stop: Callable[[TrainedNet], bool]
 ) -> list[Array]:
-    from scipy.optimize import minimize
+    minimize = load("scipy.optimize", "standard").minimize
 
     cuts = np.cumsum([part.size for part in start])[:-1]
     n = len(inputs)

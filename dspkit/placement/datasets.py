@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..core import PlacementError
+from ..core.lazy import load
 from ..core.validation import number, whole
 from .generators import median_node
 from .metrics import Limits, Weights
@@ -115,7 +116,7 @@ def backbone(nodes: int = 15, *, seed: int = 0, mean_s: float = 0.032, capacity:
     >>> float(round(backbone(15).delay_s[~np.eye(15, dtype=bool)].mean(), 6))
     0.032
     """
-    from scipy.sparse.csgraph import shortest_path
+    shortest_path = load("scipy.sparse.csgraph", "standard").shortest_path
 
     number(mean_s, "mean_s", 0, above=True, error=PlacementError)
     random = np.random.default_rng(

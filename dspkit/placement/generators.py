@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core import PlacementError
+from ..core.lazy import load
 from ..core.validation import is_whole, number, whole
 from .problem import Application, Network, Problem
 
@@ -149,7 +150,7 @@ def waxman_network(
     >>> len(network.nodes), bool((network.delay_s == network.delay_s.T).all())
     (16, True)
     """
-    from scipy.sparse.csgraph import shortest_path
+    shortest_path = load("scipy.sparse.csgraph", "standard").shortest_path
 
     number(alpha, "alpha", 0, above=True, error=PlacementError)
     number(beta, "beta", 0, above=True, error=PlacementError)

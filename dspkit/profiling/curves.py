@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..core import MetricError
+from ..core.lazy import load
 from ..core.typing import Array
 from ..core.validation import choice, whole
 from ..forecasting.base import library
@@ -172,7 +173,7 @@ def percentage_error(curve: Curve, x: Any, y: Any) -> float | None:
 
 def _line(x: Array, y: Array) -> Line:
     """Return the line of least relative squares, with a and b >= 0."""
-    from scipy.optimize import nnls
+    nnls = load("scipy.optimize", "standard").nnls
 
     if y.max() <= TRACE:
         return Line(0.0, 0.0)
@@ -220,7 +221,7 @@ def _loss(t: Array, y: Array, matter: Array, at: Array) -> tuple[float, Array]:
 
 
 def _lbfgs(loss: Loss, start: Array, steps: int = 300) -> tuple[Array, float]:
-    from scipy.optimize import minimize
+    minimize = load("scipy.optimize", "standard").minimize
 
     options = {"maxiter": steps, "ftol": 1e-12, "gtol": 1e-10}
     at = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x

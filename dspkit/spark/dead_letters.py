@@ -113,7 +113,10 @@ def own_copy(out: Any) -> Any:
         return out[0], own_copy(out[1])
     if not isinstance(out, pa.RecordBatch):  # an error, which is reported where it is sent
         return out
-    return pa.ipc.read_record_batch(out.serialize(), out.schema)
+    file = pa.BufferOutputStream()
+    with pa.ipc.new_stream(file, out.schema) as stream:  # a single message leaves dictionaries out
+        stream.write_batch(out)
+    return pa.ipc.open_stream(file.getvalue()).read_next_batch()
 
 
 def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:

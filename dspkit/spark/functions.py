@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..core.lazy import load
 from .dead_letters import Guarded, check_kept
 from .errors import SchemaError
 
@@ -278,7 +279,7 @@ def as_schema(schema: Any) -> pa.Schema | None:
     >>> as_schema("word string, n int64").names
     ['word', 'n']
     """
-    import pyarrow as pa
+    pa = load("pyarrow", "standard")
 
     if (given := schema) is None:
         return None

@@ -31,8 +31,8 @@ def _shown(url: object) -> object:
     """Return an address without what may be a password: before the last @, and behind the first ?."""
     if not isinstance(url, str):
         return url
-    address, asked, _ = url.partition("?")
-    return re.sub(r"//.*@", "//***@", address, flags=re.DOTALL) + "?***" * bool(asked)
+    address, asked, _ = re.sub(r"//.*@", "//***@", url, flags=re.DOTALL).partition("?")
+    return address + "?***" * bool(asked)
 
 
 class Server:
