@@ -353,8 +353,9 @@ def _add_runs(commands: Any) -> None:
     watch.add_argument("--once", action="store_true", help="print what is there, and end")
     watch.add_argument("--all", action="store_true", help="begin with the runs that are over")
     watch.set_defaults(run=_watch)
-    demo = commands.add_parser("demo", help="an application on local Spark under a policy, for two minutes")
-    demo.add_argument("options", nargs=argparse.REMAINDER, help="--app, --policy, --seconds, --mode")
+    said = "an application on local Spark under a policy, for two minutes"
+    demo = commands.add_parser("demo", help=said, add_help=False, prefix_chars="\0")  # all is for demo.main
+    demo.add_argument("options", nargs="*")
     demo.set_defaults(run=_demo)
     advise = commands.add_parser(
         "advise",

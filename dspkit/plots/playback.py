@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -23,6 +24,7 @@ MOST_RECORDED = 4000  # windows times operators of a recording, which is then so
 MOST_INSTANCES = 64  # instances of an operator that are shown one by one
 MOST_OPERATORS = 6  # operators of which a decision is explained one by one
 _DEMAND = ("demand", "arrivals")  # keys of the records/s that arrive at each operator
+_CAPACITIES = ("true rate", "observed rate", "rates")  # keys of the records/s that one instance can do
 _SHARES = ("use of a core", "core use", "instance CPU", "load")  # keys of shares of what an instance has
 _QUEUES = ("lag", "pending")  # keys of records that wait
 _WAITING = (  # rules of windows in which a policy does not look, and what they mean
@@ -120,9 +122,9 @@ def outlook(policy: Policy, knobs: frozenset[str] | None = None, length_s: float
     if "parallelism" not in needs:
         said.append(f"It changes the {_words(needs)} only, never the number of instances.")
     values = {k.name: k.value for k in knobs_of(policy)}
-    earliest = sum(float(values.get(name) or 0.0) for name in ("warm_up_s", "running_s", "metrics_window_s"))
+    measured = ("running_s",) if "running_s" in values else ("warm_up_s", "metrics_window_s")  # a run has its warm-up
+    earliest = sum(float(values.get(name) or 0.0) for name in measured)
     earliest = max(earliest, *(float(values.get(n) or 0.0) for n in ("decision_interval_s", "scale_out_after_s")))
-    earliest = max(earliest, float(values.get("monitor_s") or 0.0) if said else 0.0)
     if length_s is not None and earliest >= length_s:
         said.append(f"It decides at t = {earliest:,.0f} s at the earliest; this run is over at {length_s:,.0f} s.")
     elif earliest >= 60:
@@ -164,7 +166,7 @@ def _number(mapping: Any, name: str) -> float | None:
 
 def _capacity(why: Mapping[str, Any], name: str) -> float | None:
     """Return the records/s that one instance can do, as the policy has them."""
-    rates = next((v for key, v in why.items() if key in ("true rate", "rates") or key.endswith(" rate")), None)
+    rates = next((why[key] for key in _CAPACITIES if key in why), None)
     return _number(rates, name)
 
 
@@ -182,7 +184,7 @@ def _facts(why: Mapping[str, Any], name: str, snapshot: Snapshot) -> list[str]:
     found = []
     for key in _SHARES[:-1]:
         if (use := _number(why.get(key), name)) is not None:
-            found.append(f"{use:.0%} of a core per instance is in use")
+            found.append(f"{use:.0%} of a core per instance is {'planned' if key == 'instance CPU' else 'in use'}")
             break
     if isinstance(states := why.get("state"), Mapping) and (load := _number(why.get("load"), name)) is not None:
         found.append(f"{load:.3g} times what it can do arrives ({states.get(name, 'unknown')})")
@@ -305,7 +307,8 @@ class Recording:
         2
         """
         every = -(-len(history) * len(history.topology.order) // MOST_RECORDED)
-        kept = [step for i, step in enumerate(history) if i % max(1, every) == 0 or step.rescaled]
+        last = len(history) - 1
+        kept = [step for i, step in enumerate(history) if i % max(1, every) == 0 or step.rescaled or i == last]
         head = {
             "run": "1",
             "runs": [{"id": "1", "label": "this run"}],
@@ -315,10 +318,17 @@ class Recording:
         data = {
             "scene": scene(history.topology),
             "head": {**head, "lines": {}, "state": "finished"},
-            "rows": [_row(step, history.topology) for step in kept],
+            "rows": _stretched([_row(step, history.topology) for step in kept]),
             "notes": notes(history),
         }
         return cls(data, tell(history, target_latency_s))
+
+
+def _stretched(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Let each row stand for the windows that were left out before it, so that sums over time stay right."""
+    for before, row in pairwise(kept):
+        row["dt"] = round(row["t"] - before["t"], 3)
+    return kept
 
 
 def scene(topology: Topology) -> dict[str, Any]:

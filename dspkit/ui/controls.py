@@ -96,13 +96,14 @@ class _Exact:
     step: float
     value: Any
     _from_browser = False
+    _echo: tuple[float, float] | None = None  # the last value set by code, and the step that browsers had then
 
     def _place(self, value: float) -> float:
         """Return where the browser draws a value, on its own scale."""
         return value
 
-    def _on_grid(self, value: float) -> bool:
-        steps = (self._place(value) - self.min) / self.step
+    def _on_grid(self, value: float, step: float | None = None) -> bool:
+        steps = (self._place(value) - self.min) / (step or self.step)
         return abs(steps - round(steps)) < 1e-6
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
@@ -111,7 +112,9 @@ class _Exact:
         if isinstance(told, int | float):
             places = self._place(told), self._place(self.value)
             near = max(self.step * (0.5 + 1e-6), 1e-9 * (self.max - self.min))
-            if abs(places[0] - places[1]) <= near:
+            (ours, step), self._echo = self._echo or (math.inf, 1.0), None
+            rounded = abs(places[0] - ours) <= step * (0.5 + 1e-6) and self._on_grid(told, step)
+            if rounded or abs(places[0] - places[1]) <= near:
                 sync_data = {name: value for name, value in sync_data.items() if name != "value"}
             elif isinstance(told, float):
                 sync_data = {**sync_data, "value": _clean(told)}
@@ -128,6 +131,7 @@ class _Exact:
     def _refit(self, change: Any) -> None:
         """Draw a value that code has set where it is: the readout would show the nearest step."""
         if not self._from_browser and not self._on_grid(change["new"]):
+            self._echo = self._place(change["new"]), self.step  # they round it to this one, and then hear of the new
             self.step = self._step_to(change["new"])
 
 

@@ -325,7 +325,10 @@ class Explorer(Live):
         if (settings.workload, settings.plant, settings.changes) != (s.workload, s.plant, s.changes):
             self._now = self._application(settings)
             self._put_choices(settings)
-        self._show_workers(int(settings.options.get("workers") or 0))
+        count = int(settings.options.get("workers") or 0)
+        self._show_workers(count)
+        if self._live is not None and count and count != s.options.get("workers"):
+            self._live.move_workers(count)
         self.view.show_load(self._now, settings)
 
     def _apply(self, settings: Any) -> None:
@@ -480,7 +483,14 @@ class Explorer(Live):
         parallelism = change["new"]
         if self._live is not None and self._live.is_this_thread():
             return  # the run itself moved the slider, to show what a policy decided
-        self._apply(replace(self.settings, parallelism=FrozenMap({**self.settings.parallelism, operator: parallelism})))
+        s = self.settings
+        ran, new = (
+            replace(s, parallelism=FrozenMap({**s.parallelism, operator: k}))
+            for k in (change.get("old", parallelism), parallelism)
+        )
+        if ran != new and not (self._taking or self._undoing):
+            self._remember(ran, new)  # a policy may have moved it since: Undo goes back to what ran
+        self._apply(new)
         if self._live is not None:
             self._live.move(operator, parallelism)
 
@@ -533,7 +543,8 @@ class Explorer(Live):
         windows = min(windows, len(former.history))
         at = former.history[windows - 1].snapshot.t
         made = Run(former.first, self._begin, self._show, self._pace, self._publish, repeats=(former, windows))
-        made.turn(self.settings)
+        kept = ("workload", "plant", "changes", "parallelism", "options", "window_s")  # what has begun as it was
+        made.turn(replace(self.settings, **{name: getattr(former.first, name) for name in kept}))
         self._launch(made, f"{self._label(self.settings)}, from t = {at:g} s of {number}")
 
     def _label(self, settings: Any) -> str:

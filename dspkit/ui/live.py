@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -24,6 +24,16 @@ from .view import RunView
 MOST_RUNS = 8  # runs that a view keeps to compare with
 MOST_UNDONE = 100  # changes that can be taken back
 _SAME_S = 1.0  # changes of one control within this time are one
+
+
+def _differing(before: Any, after: Any) -> Iterator[str]:
+    """Yield the names of settings that differ; of a mapping, each key that does."""
+    for name in (f.name for f in fields(before)):
+        a, b = getattr(before, name), getattr(after, name)
+        if a != b and isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from (f"{name} {key}" for key in sorted({*a, *b}) if a.get(key) != b.get(key))
+        elif a != b:
+            yield name
 
 
 class Live:
@@ -345,7 +355,7 @@ class Live:
 
     def _remember(self, before: Any, after: Any) -> None:
         """Note the settings before a change, once for all moves of one control."""
-        what = ",".join(f.name for f in fields(before) if getattr(before, f.name) != getattr(after, f.name))
+        what = ",".join(_differing(before, after))
         now = time.monotonic()
         if self._past and self._past[-1][1] == what and now - self._past[-1][2] < _SAME_S:
             self._past[-1] = (self._past[-1][0], what, now)
@@ -459,10 +469,13 @@ class Live:
             if run.error is not None:
                 self._errors.note("run", run.error)
             try:
+                if run.history is not None and not self.view.cockpit.scene:
+                    self.view.cockpit.show(run.history.topology)  # known from here on
                 if run.history:
                     self._follow(run, run.history)
-                    if run.over or run.paused:
-                        self.view.cockpit.summary = plots.tell(run.history, self.settings.target_latency_s)
+                    still = run.over or run.paused
+                    told = plots.tell(run.history, self.settings.target_latency_s) if still else ""
+                    self.view.cockpit.summary = told
                 self.view.show_head(state=state, left_s=run.left_s)
             except Exception as error:  # a picture that cannot be drawn does not end the run
                 self._errors.note("picture", error)

@@ -175,6 +175,12 @@ class Run(Background):
         return len(self.history or ()) < self._until
 
     @property
+    def _length(self) -> int:
+        """Windows of the run, with what was set since the last one."""
+        with self._lock:
+            return (self._turned_to or self.settings).windows
+
+    @property
     def paused(self) -> bool:
         return not self._go.is_set()
 
@@ -221,7 +227,7 @@ class Run(Background):
             self._tell(backend)
             steps, shown = self._steps(backend), 0.0
             self._started_s = time.monotonic()
-            while len(history) < self.settings.windows and not self.stopping:
+            while (self.repeating or len(history) < self._length) and not self.stopping:
                 repeating = self.repeating
                 if not repeating and self.paused and self._hold():
                     break

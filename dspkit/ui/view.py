@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -39,7 +40,7 @@ class RunView:
         errors: Errors,
         act: Callable[..., Any],
     ):
-        self.cockpit = Cockpit(act)
+        self.cockpit, self._head = Cockpit(act), threading.RLock()
         self.buttons = {text: Button(text, errors.guard(text, press[text]), self._show_buttons) for text in _BUTTONS}
         self._show_buttons()
         self.policy = w.Dropdown(
@@ -86,9 +87,10 @@ class RunView:
 
     def show_head(self, **changes: Any) -> None:
         """Change what the cockpit knows of the run that it shows."""
-        head = {**self.cockpit.head, **changes}
-        if head != self.cockpit.head:
-            self.cockpit.head = head
+        with self._head:  # callbacks and the run's thread both change it
+            head = {**self.cockpit.head, **changes}
+            if head != self.cockpit.head:
+                self.cockpit.head = head
 
     def clear(self, topology: Any) -> None:
         """Show no run: only the graph, where it is known."""

@@ -81,10 +81,10 @@ export function average(rows) {
   };
 }
 
-export function cost(rows, upTo) {
-  // instance-seconds of the first windows
+export function cost(rows, upTo, from = 0) {
+  // instance-seconds of these windows
   let total = 0;
-  for (let i = 0; i <= upTo && i < rows.length; i++) total += rows[i].n * rows[i].dt;
+  for (let i = from; i <= upTo && i < rows.length; i++) total += rows[i].n * rows[i].dt;
   return total;
 }
 
@@ -800,12 +800,10 @@ class Charts {
       if (Math.abs(e.clientX - x0) > 5 && i !== null) view.take([Math.min(start, i), Math.max(start, i)]);
     };
     const end = (e) => {
-      this.canvas.removeEventListener("pointermove", move);
-      this.canvas.removeEventListener("pointerup", end);
-      if (Math.abs(e.clientX - x0) <= 5) view.go(start);
+      for (const [name, act] of [["pointermove", move], ["pointerup", end], ["pointercancel", end]]) this.canvas.removeEventListener(name, act);
+      if (e.type === "pointerup" && Math.abs(e.clientX - x0) <= 5) view.go(start);
     };
-    this.canvas.addEventListener("pointermove", move);
-    this.canvas.addEventListener("pointerup", end);
+    for (const [name, act] of [["pointermove", move], ["pointerup", end], ["pointercancel", end]]) this.canvas.addEventListener(name, act);
   }
 }
 
@@ -900,7 +898,8 @@ export class View {
   // What a person does
 
   press(name) {
-    this.pressed = { name, at: performance.now(), run: this.store.head.run, state: this.store.head.state };
+    const { run, state, paused } = this.store.head;
+    this.pressed = { name, at: performance.now(), run, state, paused };
     if (name === "Start" || name === "Reset") Object.assign(this, { at: null, span: null, zoomed: null });
     this.store.say({ type: "press", button: name });
     this.root.dataset.pressed = name;
@@ -1042,7 +1041,8 @@ export class View {
 
   showStatus() {
     const { store, pressed } = this, { head } = store, waits = pressed && (performance.now() - pressed.at) / 1000;
-    const answered = pressed && (head.run !== pressed.run || head.state !== pressed.state);
+    const answered = pressed && (head.run !== pressed.run || head.state !== pressed.state || (pressed.name === "Reset" && !head.run)
+      || (["Pause", "Resume"].includes(pressed.name) && head.paused !== pressed.paused));
     const starting = head.state === "starting" || (pressed && !answered && ["Start", "Branch"].includes(pressed.name));
     let text = store.port.get("status") ?? "";
     if (pressed && !answered && waits < 60) {
@@ -1136,7 +1136,7 @@ export class View {
     fill("latency, p99", row.lat ? seconds(p99) : "–", head.target ? `${p99 > head.target ? "⚠ above" : "target"} ${seconds(head.target)}` : "", head.target && p99 > head.target);
     fill("lag", si(row.lag), "records in the log");
     fill("instances", si(row.n), row.workers ? `on ${row.workers} machines` : row.down ? `${si(row.down)} s down` : "");
-    fill("cost", si(cost(rows, until)), "instance-seconds");
+    fill("cost", si(cost(rows, until, this.span ? this.span[0] : 0)), "instance-seconds");
   }
 
   showChoices() {
