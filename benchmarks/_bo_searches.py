@@ -75,7 +75,7 @@ def ours(
     **knobs: Any,
 ) -> Outcome:
     """Search by `dspkit.bo`, from the "bootstrap" set or the "base"; `whole`: that whole set runs first, as printed."""
-    search = Search(target_latency_s=job.target_latency_s, **{"prior": "constant", **knobs})
+    search = Search(target_latency_s=job.target_latency_s, **{"prior": "constant", "xi": 0.01, **knobs})
     made = Optimizer(job.lattice, search, bootstrap=start == "bootstrap", seed=job.seed)
     least = len(job.lattice.bootstrap(6)) if whole else 0
     tell = lambda s: made.tell(s.k, s.score, latency_s=s.latency_s)  # noqa: E731
@@ -144,7 +144,7 @@ def learned(job: Job, levels: int = 6) -> Model:
 def transferred(job: Job, old: Sequence[Model], **options: Any) -> Outcome:
     """Search by Algorithm 2 at this job's rate with models of others, then by Algorithm 1 on real runs."""
     library, levels = Library(job.topology.order, tuple(old)), 6
-    search = Search(target_latency_s=job.target_latency_s, prior=options.pop("prior", "constant"))
+    search = Search(target_latency_s=job.target_latency_s, prior=options.pop("prior", "constant"), xi=0.01)
     incumbent = options.pop("incumbent", "measured")
 
     def ask(samples: list[Sample]) -> Any:

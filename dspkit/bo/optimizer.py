@@ -156,6 +156,12 @@ class Optimizer:
         >>> len(set(o.batch(4)))
         4
         """
+        if self.error is not None:
+            raise ArgumentError(
+                "batch() of a search with a stated error",
+                expected="ask(), which confirms one configuration at a time",
+                fix="use ask(), or leave error= out",
+            )
         asked: list[Config] = []
         for _ in range(whole(q, "q", low=1)):
             k = self._next(False, at, tuple(asked))

@@ -112,7 +112,7 @@ def guarded(
     >>> [(weight, old) for weight, old, _ in found.parts]
     [(0.5, None), (0.5, 1000.0)]
     """
-    known = tuple(s for s in samples if s.latency_s is not None and math.isfinite(s.latency_s))
+    known = tuple(s for s in samples if s.latency_s is not None)
     old = _of_latencies(library, lattice)
     if not known or not old:
         return None
@@ -123,7 +123,7 @@ def guarded(
     logs = np.log([0.5, *(0.5 * near / near.sum())])
     models: list[Model | None] = [None, *old]
     for i in range(1, len(known)):
-        z = math.log(max(known[i].latency_s or 0.0, 1e-6) / search.target_latency_s)
+        z = math.log(min(max(known[i].latency_s or 0.0, 1e-6) / search.target_latency_s, 1e3))
         for j, model in enumerate(models):
             part = _part(*settings, model, known[:i])
             mean, sigma = (float(v[0]) for v in part.log_latency([known[i].k]))

@@ -19,7 +19,7 @@ from ..etp import held_back
 SIGNALS = ("auto", "cpu", "busy")
 LOADS = ("demand", "arrivals")
 COMMITS = ("measured", "ignored")
-_LEAST = 0.5  # share that instances are assumed to attain in any case
+_LEAST = 0.5  # least share that commits explain: below it something else, such as a sink, holds the job up
 CHANGES = 9  # that the cost of a change is learned from
 
 
@@ -99,12 +99,14 @@ class Attained(NamedTuple):
 
     At the end of an epoch sources stop, records in flight are processed, and the result is committed: instances wait,
     although records wait in the log. A true rate, R / T_u, does not know of this time. A job that falls further behind
-    over a whole epoch does all that it can: its busiest operator then attains the share.
+    over a whole epoch does all that it can: its busiest operator then attains the share. An epoch in which an operator
+    was busier shows that more is possible.
     """
 
     share: float = 1.0
     deployment: Deployment | None = None
     lag: float = math.inf  # at the end of the last epoch
+    least: float = math.inf  # in the present epoch; at its end, after the stop, more waits in any job
     seconds: float = 0.0  # in the present epoch
     busy: Mapping[str, float] = FrozenMap()  # seconds of the fullest instance of each operator in it
 
@@ -116,13 +118,15 @@ class Attained(NamedTuple):
         if snapshot.execution != "pipelined":
             return self
         if self.deployment != snapshot.deployment or snapshot.downtime_s > 0:
-            return Attained(self.share, snapshot.deployment, snapshot.lag)
+            return Attained(self.share, snapshot.deployment)  # the epoch is not whole
         busy = {n: self.busy.get(n, 0.0) + snapshot.window_s * _busiest(m) for n, m in snapshot.operators.items()}
-        seen = self._replace(seconds=self.seconds + snapshot.window_s, busy=FrozenMap(busy))
-        if not snapshot.commit_s:
+        least = min(self.least, snapshot.lag)
+        seen = self._replace(least=least, seconds=self.seconds + snapshot.window_s, busy=FrozenMap(busy))
+        if not snapshot.commit_s or not self.seconds:  # a commit may reach into a second window
             return seen
-        behind = snapshot.lag > max(self.lag, snapshot.source_rate)
-        share = max(_LEAST, max(busy.values(), default=0.0) / seen.seconds) if behind else self.share
+        behind = snapshot.lag > self.lag and least > snapshot.source_rate
+        full = max(busy.values(), default=0.0) / seen.seconds
+        share = full if behind and full >= _LEAST else max(self.share, full)
         return Attained(min(1.0, share), snapshot.deployment, snapshot.lag)
 
 
@@ -135,7 +139,7 @@ def whole_epochs(windows: Sequence[Snapshot], seconds: float) -> tuple[Snapshot,
 
     The windows at the end of an epoch differ from the others, so that those of a part of one mislead.
     """
-    ends = [s.t for s in windows if s.commit_s > 0]
+    ends = [s.t for i, s in enumerate(windows) if s.commit_s > 0 and not (i and windows[i - 1].commit_s > 0)]
     epoch_s = ends[-1] - ends[-2] if len(ends) > 1 else 0.0
     wanted = math.ceil(seconds / epoch_s - 1e-9) * epoch_s if epoch_s else seconds
     return tuple(s for s in windows if s.t > windows[-1].t - wanted + 1e-6)

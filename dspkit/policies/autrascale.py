@@ -394,7 +394,7 @@ def next_by_improvement(p: AuTraScale, state: AuTraScaleState) -> tuple[AuTraSca
 
 def of_old_rates(p: AuTraScale, state: AuTraScaleState) -> LatencyMixture | None:
     """Return the posterior with the old rates by weight, in a guarded transfer."""
-    if state.phase != "transfer" or p.transfer != "guarded":
+    if p.transfer != "guarded":
         return None
     return guarded(state.library, state.rate or 0.0, p.box(state), p.search, state.samples)
 
@@ -486,11 +486,8 @@ class AuTraScale(PolicyKnobs):
         low=0.0,
         high=3600.0,
         unit="s",
-        pace="duration",
     )
-    move_s: float = knob(
-        0.0, "downtime per instance that starts or stops, as well", low=0.0, high=3600.0, unit="s", pace="duration"
-    )
+    move_s: float = knob(0.0, "downtime per instance that starts or stops, as well", low=0.0, high=3600.0, unit="s")
     confidence: float = knob(0.0, "confidence that the latency is met; 0: the mean decides", low=0.0, high=0.999)
     bootstrap: str = knob("paper", "first runs: the paper's set, or the base alone", choices=("paper", "base"))
     eager: bool = knob(False, "stop at the first run that meets all goals, bootstrap included", choices=(False, True))

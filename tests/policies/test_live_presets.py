@@ -164,7 +164,7 @@ def test_all_durations_of_a_policy_have_a_pace(name: str) -> None:
     """A knob that is a time is either shortened, or one of those that belong to the job and not to the policy."""
     of_the_job = {
         "target_latency_s", "max_downtime_s", "sync_s", "spawn_s", "idle_s", "began_s", "response_s", "time_limit_s",
-        "batch_interval_s",
+        "batch_interval_s", "rescale_s", "move_s",
     }  # fmt: skip
     policy: Any = policies.get(name)
     for k in knobs_of(policy):

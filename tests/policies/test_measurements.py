@@ -106,7 +106,7 @@ def test_nothing_is_lost_where_no_epoch_ends_or_the_job_keeps_up() -> None:
     idle = Attained()
     for snapshot in _epochs([2000.0, 4000.0, 6000.0], (0.2, 0.2, 0.2, 0.2, 0.1)):  # something else holds the job up
         idle = idle.after(snapshot)
-    assert idle.share == 0.5
+    assert idle.share == 1.0
 
 
 def test_a_mean_is_taken_over_whole_epochs() -> None:
