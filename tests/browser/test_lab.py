@@ -74,6 +74,7 @@ def test_the_cockpit_by_mouse_and_keyboard(url, page, page_errors):
     page.keyboard.press("Enter")
     page.locator(".ck-panel", has_text="one instance can do").wait_for(timeout=240_000)
     every = page.locator(".ck-entry:visible").count()
+    page.locator(".ck-canvas").scroll_into_view_if_needed()  # the panel has moved it
     chart = page.locator(".ck-canvas").bounding_box()
     page.mouse.move(chart["x"] + chart["width"] * 0.5, chart["y"] + 60)
     page.mouse.down()
@@ -399,7 +400,7 @@ def test_notebook_07_in_the_lab(url, page, page_errors):
     view.get_by_text("220 records/s take 9 instances on 2 nodes.").wait_for(timeout=240_000)
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / "07_elysium_lesson.png")
-    start = _button(page, "Start")
+    start = _button(page, "Start").first  # the other one is that of the live section
     for _ in range(40):  # the notebook draws its cells as they come into view
         if start.count():
             break

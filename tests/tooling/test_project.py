@@ -114,6 +114,8 @@ def test_the_template_of_an_extension_is_found_and_passes(tmp_path: Path) -> Non
         "-m",
         "pytest",
         "-q",
+        "-c",
+        "/dev/null",  # not the settings of this checkout
         "-p",
         "no:cacheprovider",
         str(ROOT / "examples" / "extension" / "tests"),

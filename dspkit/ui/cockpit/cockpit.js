@@ -820,6 +820,14 @@ export class View {
     this.root = element;
     element.classList.add("ck");
     element.dataset.lmSuppressShortcuts = "true";  // else JupyterLab takes + and - for its own
+    const held = (e, on) => {  // but Ctrl+S is still its own
+      if (!["Control", "Meta"].includes(e.key)) return;
+      if (on) delete element.dataset.lmSuppressShortcuts;
+      else element.dataset.lmSuppressShortcuts = "true";
+    };
+    element.addEventListener("keydown", (e) => held(e, true));
+    element.addEventListener("keyup", (e) => held(e, false));
+    element.addEventListener("focusin", () => { element.dataset.lmSuppressShortcuts = "true"; });
     this.graph = new Graph(this);
     this.charts = new Charts(this);
     this.build();
