@@ -392,7 +392,7 @@ def test_notebook_07_in_the_lab(url, page, page_errors):
     page.set_viewport_size({"width": 1500, "height": 1320})
     idle = run_all(page, url.replace("00_start", "07_elysium"))
     page.wait_for_timeout(5_000)
-    page.wait_for_function(idle, timeout=240_000)
+    page.wait_for_function(idle, timeout=900_000)  # its live section is at full size
     view = page.locator(".dspkit").first
     view.evaluate("e => e.scrollIntoView({block: 'start'})")
     view.get_by_text("200 records/s take 8 instances on 2 nodes.").wait_for(timeout=240_000)
@@ -411,9 +411,9 @@ def test_notebook_07_in_the_lab(url, page, page_errors):
     start.click()
     page.get_by_text("workers 4 → 1").first.wait_for(timeout=240_000)
     page.get_by_text("Finished.").wait_for(timeout=240_000)
-    assert (
-        page.locator(".widget-slider", has_text="decision interval s").locator(".widget-readout").inner_text() == "60.0"
-    )
+    assert page.locator(".widget-slider", has_text="decision interval s").first.locator(
+        ".widget-readout"
+    ).text_content() in ("60", "60.0")
     page.locator(".dspkit").last.evaluate("e => e.scrollIntoView({block: 'start'})")
     page.screenshot(path=SHOTS / "07_elysium.png")
     assert page.locator(".dspkit-error").count() == 0
