@@ -15,6 +15,7 @@ from typing import Any
 from . import __version__
 from .core import ArgumentError, DspkitError, NotFoundError
 from .core.errors import visible
+from .core.lazy import load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _lab(args: argparse.Namespace) -> int:
     import shutil
     import subprocess
-    from importlib.util import find_spec
 
     here = Path(__file__).parent
     source = next((folder for folder in (here / "lab", here.parent) if (folder / "notebooks").is_dir()), None)
@@ -65,9 +65,7 @@ def _lab(args: argparse.Namespace) -> int:
     print(f"{args.folder}: {copied} files copied, {kept} kept as they are")
     if args.no_open:
         return 0
-    if find_spec("jupyterlab") is None:
-        fix = "pip install 'dspkit[notebooks]'"
-        raise NotFoundError("no module 'jupyterlab'", expected="the extra 'notebooks' installed", fix=fix)
+    load("jupyterlab", "notebooks")
     path = os.pathsep.join(filter(None, (str(args.folder.resolve()), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={args.folder}"]
     command += ["--LabApp.default_url=/lab/tree/notebooks/00_start.ipynb"]

@@ -172,13 +172,15 @@ def _untangle(columns: list[list[_Place]], topology: Topology, depth: Mapping[st
     for u, v in topology.edges:
         way: list[_Place] = [u, *(((u, v), d) for d in range(depth[u] + 1, depth[v])), v]
         links += pairwise(way)
+    if len(links) > MOST_LINKS:
+        return
     beside: dict[bool, dict[_Place, list[_Place]]] = {True: {}, False: {}}
     for a, b in links:
         beside[True].setdefault(b, []).append(a)
         beside[False].setdefault(a, []).append(b)
     best, fewest = [list(column) for column in columns], _crossings(columns, links)
     for sweep in range(8):
-        if not fewest or len(links) > MOST_LINKS:
+        if not fewest:
             break
         forward = sweep % 2 == 0
         for column in columns if forward else reversed(columns):

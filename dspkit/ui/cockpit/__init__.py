@@ -208,8 +208,3 @@ class Cockpit(anywidget.AnyWidget):
                 self._act("move", operator=operator, parallelism=parallelism)
             case {"type": "branch", "run": str(run), "windows": int(windows)}:
                 self._act("branch", run=run, windows=windows)
-            case {"type": "how", "client": str(client), "run": str(run), "window": int(window)}:
-                history = self._shown[run].history if run in self._shown else None
-                if history is not None and 0 <= window < len(history):
-                    pairs = playback.why_pairs(history[window])
-                    self.send({"type": "how", "client": client, "run": run, "window": window, "how": pairs})

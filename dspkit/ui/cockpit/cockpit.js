@@ -172,7 +172,6 @@ export class Store {
     this.client = Math.random().toString(36).slice(2);
     this.runs = new Map();
     this.views = new Set();
-    this.hows = new Map();
     this.drawn = [];  // milliseconds from the arrival of windows to their picture
     port.hear((message) => this.take(message));
     port.listen(["head", "scene", "status", "summary", "buttons"], () => this.changed());
@@ -207,7 +206,6 @@ export class Store {
     if (message?.client !== this.client) return;
     const run = this.runs.get(message.run);
     if (!run) return;
-    if (message.type === "how") this.hows.set(`${message.run} ${message.window}`, message.how);
     if (message.type === "rows") {
       if (message.from === run.rows.length) run.rows.push(...message.rows);
       if (message.noted === run.notes.length) run.notes.push(...message.notes);
@@ -218,7 +216,6 @@ export class Store {
         this.pull(message.run);
       });
     }
-    if (message.type === "how") this.redraw(false);
   }
 
   redraw(all, then) {
