@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HALVES = ([], ["-m", "slow"])
+HALVES = ([], ["-m", "slow", "-v", "--durations=25"])  # by name: a log that was cut off says what ran last
 LIMIT = 1 / 500  # of all tests
 
 
