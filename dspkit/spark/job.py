@@ -63,7 +63,7 @@ class Logs:
         for i, name in enumerate(names):
             if isinstance(source := sources[name], LogSource):
                 sources[name] = source = source.at(checkpoint.own / "logs" / str(i))
-                self._follows[name] = LogTailer(source, partial(checkpoint.settled, i))
+                self._follows[name] = LogTailer(source, partial(checkpoint.settled, i), known=any(checkpoint.read(i)))
         self._sources, self._names, self._checkpoint, self.zero_s = sources, names, checkpoint, 0.0
         self.go_back()
 

@@ -142,7 +142,7 @@ def test_marks_of_a_log_are_there_before_its_records_are_announced(tmp_path: Pat
             Catalog.begin(folder / "logs" / "0", [["a", 0]] * 2, 7)
             catalog = Catalog(folder / "logs" / "0", 2)
             for i in range(20):
-                catalog.add(i % 2, [Mark(i + 1, [f"b{i}", i], i)] * chance.randint(1, 2))
+                catalog.add({i % 2: [Mark(i + 1 + j / 2, [f"b{i}", i], i) for j in range(chance.randint(1, 2))]})
                 told.append(i)
                 catalog.trim(0, lambda: [0, 0], lambda mark: str(mark.where[0]))
         if told:

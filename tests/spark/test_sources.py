@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
+import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from dspkit.core import DspkitError
 from dspkit.spark import FileSource, KafkaSource, RedisSource, SourceError
-from dspkit.spark.dataflow.state import unseal
+from dspkit.spark.dataflow.state import seal
 from dspkit.spark.sources import log as source_log
 from dspkit.spark.sources.log import Catalog, LogSource, LogTailer, Mark
 
@@ -133,13 +136,13 @@ def test_marks_that_were_not_written_to_the_end_are_repaired_and_old_ones_droppe
     catalog = Catalog(tmp_path / "marks", 1)
     other = Catalog(tmp_path / "marks", 1)  # a task's
     marks = [Mark(10 * i, [f"file {i % 3}", 100 * i], i) for i in range(1, 100)]
-    catalog.add(0, marks[:50])
+    catalog.add({0: marks[:50]})
     with catalog.path(0).open("a") as file:
         file.write("[510, [")
     assert len(other.marks(0).marks) == 51
     assert Catalog(tmp_path / "marks", 1).repair() == [[Mark(0, ["", 0], 5), *marks[:50]]]
     catalog = Catalog(tmp_path / "marks", 1)
-    catalog.add(0, marks[50:])
+    catalog.add({0: marks[50:]})
     assert other.marks(0).at(505) == (marks[49], 510)
     catalog._seen[0].trim_at = 0
     catalog.trim(0, lambda: [985], lambda mark: mark.where[0])
@@ -150,6 +153,122 @@ def test_marks_that_were_not_written_to_the_end_are_repaired_and_old_ones_droppe
     catalog.path(0).unlink()
     with pytest.raises(SourceError, match="cannot be read"):
         other.marks(0)
+
+
+def _catalog(folder: Path, trimmed: bool) -> Catalog:
+    """Return twelve marks of each of two partitions, or what is left of more."""
+    Catalog.begin(folder, [["", 0]] * 2, 5)
+    catalog = Catalog(folder, 2)
+    for i in range(1, 12 if not trimmed else 30, 2):
+        catalog.add({p: [Mark(10 * j, [f"file {j % 3 + p}", 100 * j], j) for j in (i, i + 1)] for p in range(2)})
+        if i == 19:
+            catalog._seen[0].trim_at = 0
+            catalog.trim(0, lambda: [170, 170], lambda mark: mark.where[0])
+    return catalog
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_no_line_of_marks_is_missed_doubled_or_moved_in_silence(trimmed: bool, tmp_path: Path) -> None:
+    """Marks that are read are those that were written; each line dropped, doubled, swapped or joined is an error."""
+    catalog = _catalog(tmp_path / "marks", trimmed)
+    path, right = catalog.path(0), [*catalog.marks(0).marks]
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert 10 < len(lines) == len(right) + 1 < 24  # with the head
+    damaged = {f"without line {i}": [*lines[:i], *lines[i + 1 :]] for i in range(len(lines))}
+    damaged |= {f"line {i} twice": [*lines[: i + 1], *lines[i:]] for i in range(len(lines))}
+    damaged |= {
+        f"lines {i} and {j} swapped": [*lines[:i], lines[j], *lines[i + 1 : j], lines[i], *lines[j + 1 :]]
+        for i in range(len(lines))
+        for j in range(i + 1, len(lines))
+    }
+    damaged |= {
+        f"line {i} joined to the next": [*lines[:i], lines[i][:-1] + b"*", *lines[i + 1 :]] for i in range(len(lines))
+    }
+    damaged |= {f"the first {i} lines": lines[:i] for i in range(len(lines))}
+    damaged |= {f"line {i} at the end again": [*lines, lines[i]] for i in range(len(lines))}
+    damaged["the other partition's"] = [catalog.path(1).read_bytes()]
+    for what, changed in damaged.items():
+        path.write_bytes(b"".join(changed))
+        for read in (lambda: Catalog(path.parent, 2).marks(0), lambda: Catalog(path.parent, 2).repair()):
+            with pytest.raises(SourceError, match="marks that cannot be read"):
+                pytest.fail(f"{what}: {read()}")
+    path.write_bytes(whole)
+    assert Catalog(path.parent, 2).repair()[0] == right
+    (path.parent / "counts.json").unlink()
+    for read in (lambda: Catalog(path.parent, 2).marks(0), lambda: Catalog(path.parent, 2).repair()):
+        with pytest.raises(SourceError, match=r"counts.json"):
+            read()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_marks_of_older_versions_are_counted_from_now_on(
+    sealed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    marks = [[0, ["a", 0], 17], [10, ["a", 100], 18]]
+    text = b"".join((seal(mark) if sealed else json.dumps(mark).encode()) + b"\n" for mark in marks)
+    for p in range(2):
+        (tmp_path / f"{p}.marks").write_bytes(text + b"[20, [")
+    with caplog.at_level(logging.WARNING, "dspkit"):
+        assert Catalog(tmp_path, 2).repair() == [[Mark(*mark) for mark in marks]] * 2
+    assert "of an older dspkit" in caplog.text
+    caplog.clear()
+    assert Catalog(tmp_path, 2).repair() == [[Mark(*mark) for mark in marks]] * 2
+    assert not caplog.text
+    lines = (tmp_path / "0.marks").read_bytes().splitlines(keepends=True)
+    (tmp_path / "0.marks").write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(SourceError, match="1 marks of partition 0, which had 2"):
+        Catalog(tmp_path, 2).repair()
+    (tmp_path / "0.marks").write_bytes(text)  # the file of the older version again
+    with pytest.raises(SourceError, match=r"no head|checksum"):
+        Catalog(tmp_path, 2).repair()
+
+
+def test_a_disk_that_is_full_for_a_moment_does_not_lose_where_the_lines_of_a_file_are(tmp_path: Path) -> None:
+    """A look that could not write its marks is repeated with them; before, lines were read from another file."""
+    logs, path = tmp_path / "logs", tmp_path / "marks" / "0.marks"
+    logs.mkdir()
+    source, looked = _follow(FileSource(logs, partitions=1), tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in "abcd":
+        (logs / name).write_text("".join(f"{name}{j}\n" for j in range(3)))
+        before = list(looked.counts)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, limits[1]))  # half a line fits
+            with pytest.raises(OSError, match="File too large"):
+                looked._look()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert looked.counts == before  # nothing is announced whose place is not on the disk
+        looked._look()
+        with (logs / "a").open("a") as file:  # a line that the numbers of another file would have reached
+            file.write(f"more {name}\n")
+    looked._look()
+    want = [f"{name}{j}" for name in "abcd" for j in range(3)] + [f"more {name}" for name in "abcd"]
+    assert sorted(row["line"] for row in _take(source, looked, [0])) == sorted(want)
+    places = [(mark.number, *mark.where) for mark in Catalog(tmp_path / "marks", 1).marks(0).marks]
+    assert places == sorted(set(places))  # none is there twice
+
+
+def test_a_file_that_vanishes_during_a_look_loses_nothing_of_the_others(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    source, looked = _follow(FileSource(logs, partitions=1), tmp_path)
+    (logs / "a").write_text("a0\na1\n")
+    (logs / "b").symlink_to(logs / "gone")  # as a file that is removed after the names were listed
+    with pytest.raises(FileNotFoundError):
+        looked._look()
+    (logs / "b").unlink()
+    (logs / "c").write_text("c0\n")
+    looked._look()
+    assert [row["line"] for row in _take(source, looked, [0])] == ["a0", "a1", "c0"]
+
+
+def test_a_job_that_has_read_a_log_does_not_begin_its_marks_anew(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    source = FileSource(tmp_path / "logs").at(tmp_path / "marks")
+    with pytest.raises(SourceError, match=r"no folder .*marks.*committed"):
+        LogTailer(source, list, known=True)
 
 
 def test_entries_of_redis_streams_come_once_with_their_time(stream: Any, redis_url: str, tmp_path: Path) -> None:
@@ -262,7 +381,7 @@ def test_a_follower_tells_of_growth_and_counts_by_time(tmp_path: Path) -> None:
     assert told[-1] == [7]
     assert looked.offered(before - 1) == 0
     assert looked.offered(time.time() + 1) == 7
-    assert unseal((tmp_path / "marks" / "0.marks").read_bytes().splitlines()[-1])[:2] == [0, ["a", 0]]
+    assert Catalog(tmp_path / "marks", 1).marks(0).marks[-1][:2] == (0, ["a", 0])
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def _copy_epoch(there: Checkpoint, here: Checkpoint, epoch: int) -> None:
     for name in known["stateful"]:
         for part in operator_parts(there.own, plan, known["operators"].index(name)):
             link(there.own / "runs" / part.name, here.own / "runs" / part.name)
-    for file in (there.own / "logs").rglob("*.marks"):
+    for file in _logs(there.own):
         _copy(file, here.own / file.relative_to(there.own))
     for name in known["sinks"]:
         operator = known["operators"].index(name)
@@ -106,6 +106,11 @@ def _copy_epoch(there: Checkpoint, here: Checkpoint, epoch: int) -> None:
         for file in ((path := there.folder / "spark" / name), path.with_name(f".{path.name}.crc")):
             if file.exists():
                 _copy(file, here.folder / "spark" / file.relative_to(there.folder / "spark"))
+
+
+def _logs(own: Path) -> list[Path]:
+    """Return the files of marks of logs, after those of their numbers: the driver adds marks and then counts them."""
+    return [*(own / "logs").rglob("counts.json"), *(own / "logs").rglob("*.marks")]
 
 
 def _copy(path: str | Path, to: str | Path) -> None:
@@ -222,7 +227,7 @@ class _Restore:
                 self._take(name, state, convert.get(name))
             else:
                 self._begin(name, state, timer=name in job.get("timers", ()))
-        for file in (self._from / "began", *(self._from / "logs").rglob("*.marks")):
+        for file in (self._from / "began", *_logs(self._from)):
             if file.exists():
                 _copy(file, self._to / file.relative_to(self._from))
         for name in job["sinks"]:

@@ -128,13 +128,16 @@ def link(path: Path, to: Path) -> None:
         write_atomically(to, lambda fresh: shutil.copyfile(path, fresh), overwrite=True)
 
 
-def seal(content: Any) -> bytes:
-    """Return a value as JSON behind its checksum, as in all small files of a checkpoint but Spark's and the plans."""
+def seal(content: Any, before: int = 0) -> bytes:
+    """Return a value as JSON behind its checksum, as in all small files of a checkpoint but Spark's and the plans.
+
+    A checksum that continues the one `before` seals the order of several values, too.
+    """
     text = json.dumps(content, separators=(",", ":")).encode()
-    return b"%08x %s" % (zlib.crc32(text), text)
+    return b"%08x %s" % (zlib.crc32(text, before), text)
 
 
-def unseal(data: bytes, plain: bytes = rb"[\[{].*") -> Any:
+def unseal(data: bytes, plain: bytes = rb"[\[{].*", before: int = 0) -> Any:
     """Return the value that `seal` wrote, or raise a ValueError.
 
     `plain` is the regular expression of what needs no checksum: JSON of older versions, and what a person has written.
@@ -145,7 +148,7 @@ def unseal(data: bytes, plain: bytes = rb"[\[{].*") -> Any:
     Traceback (most recent call last):
     ValueError: it does not have its checksum
     """
-    if data[:9] == b"%08x " % zlib.crc32(data[9:]):
+    if data[:9] == b"%08x " % zlib.crc32(data[9:], before):
         return json.loads(data[9:])
     if re.fullmatch(plain, data, re.DOTALL):
         return json.loads(data)

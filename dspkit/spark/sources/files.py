@@ -100,9 +100,9 @@ class _Look:
             lines, size = _rest(path / name, at) if name else (0, 0)
             self._ends[name] = at + size
             self._counts.append(known[-1].number + lines)
+        self._fresh: list[list[Mark]] = [[] for _ in marks]  # since the last look that came to its end
 
     def look(self) -> list[tuple[int, list[Mark]]]:
-        fresh: list[list[Mark]] = [[] for _ in self._counts]
         for file in sorted(self._path.glob(self._pattern)):
             name = file.relative_to(self._path).as_posix()
             about = file.stat()
@@ -131,9 +131,10 @@ class _Look:
             p, now = zlib.crc32(name.encode()) % len(self._counts), round(time.time() * 1e6)
             if self._last[p].where[0] != name or now - self._last[p].micros > _MARK_S * 1e6:
                 self._last[p] = Mark(self._counts[p], [name, begun], now)
-                fresh[p].append(self._last[p])
+                self._fresh[p].append(self._last[p])
             self._counts[p] += lines
             self._ends[name] = begun + whole
+        fresh, self._fresh = self._fresh, [[] for _ in self._counts]
         return list(zip(self._counts, fresh, strict=True))
 
     def close(self) -> None:

@@ -9,13 +9,14 @@ Marks are on the disk before the records are announced, so the same numbers alwa
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+log = logging.getLogger("dspkit")
 SINCE = ("earliest", "latest")
 _CLIENTS = 8  # open in one process
+_COUNTS = "counts.json"  # beside the marks
+_NOTHING, _ANYTHING = rb"(?!)", rb"[\[{].*"  # that needs no checksum: only marks of older versions
 _TRIMMED = 1 << 20  # bytes of a partition's marks, beyond which those of committed records are dropped
 
 
@@ -209,7 +213,13 @@ class Marks:
 
 
 class Catalog:
-    """Marks on the checkpoint's disk, one file per partition: the driver appends to them, tasks read what was added."""
+    """Marks on the checkpoint's disk, one file per partition: the driver appends to them, tasks read what was added.
+
+    A file begins with a head, and the checksum of each line continues that of the line before. `counts.json` has the
+    number of marks that each partition was ever given. So a line that is missing, doubled or in another place is found,
+    also the last one. The numbers are written after the marks and before their records are announced: there may be more
+    marks than that, but not fewer.
+    """
 
     def __init__(self, folder: Path, partitions: int):
         self.folder, self._seen = folder, [_Seen() for _ in range(partitions)]
@@ -223,21 +233,23 @@ class Catalog:
         try:
             now = os.stat(self.path(p))
             if (now.st_ino, now.st_size) != (seen.inode, seen.size):
+                least = self._counts()[p]  # before the marks are read: more may be added meanwhile
                 with self.path(p).open("rb") as file:
                     inode = os.fstat(file.fileno()).st_ino
                     if inode != seen.inode or now.st_size < seen.size:
                         seen = self._seen[p] = _Seen(inode, trim_at=seen.trim_at)
                     file.seek(seen.size)
                     text = file.read()
-                whole = text[: text.rfind(b"\n") + 1]
-                for line in whole.splitlines():
-                    seen.marks.add(Mark(*unseal(line)))
-                seen.size += len(whole)
-        except (OSError, ValueError, TypeError) as error:
+                for line in text.split(b"\n")[:-1]:
+                    seen.take(p, line, old=least is None)
+                seen.check(p, least or 1)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            self._seen[p] = _Seen(trim_at=seen.trim_at)
             raise SourceError(
                 f"marks that cannot be read ({error})",
-                expected=f"the marks of the job, in {self.folder}",
-                fix="keep a checkpoint's folder whole, on a disk that all workers see",
+                expected=f"the marks of the job as they were written, in {self.folder}",
+                fix="restore the folder from a copy, and keep it whole, on a disk that all workers see; "
+                "or start in another folder",
             ) from error
         return seen.marks
 
@@ -246,23 +258,48 @@ class Catalog:
         """Write the first mark of each partition durably; the folder exists with all of them, or not at all."""
         fresh = Catalog(folder.with_name(f"{folder.name}.new"), len(where))
         for p, place in enumerate(where):
-            fresh._rewrite(p, [Mark(0, place, micros)])
+            fresh._rewrite(p, [Mark(0, place, micros)], 1)
+        fresh._count([1] * len(where))
         fresh.folder.rename(folder)
         synchronise(folder.parent)
 
     def repair(self) -> list[list[Mark]]:
         """Return the marks of a former run, after cutting off an incomplete one."""
+        if not (self.folder / _COUNTS).exists() and all(_is_old(self.path(p)) for p in range(len(self._seen))):
+            log.warning(
+                "the marks in %s are of an older dspkit, which did not count them: a line that is missing cannot be "
+                "seen; from now on they are counted",
+                self.folder,
+            )
+            self._count([None] * len(self._seen))
         for p in range(len(self._seen)):
-            whole = self.marks(p)
-            if self.path(p).stat().st_size > self._seen[p].size:
-                self._rewrite(p, whole.marks)
+            marks = self.marks(p).marks
+            if self._seen[p].sum is None:  # of an older version
+                self._rewrite(p, marks, len(marks))
+            elif self.path(p).stat().st_size > self._seen[p].size:
+                os.truncate(self.path(p), self._seen[p].size)
+        self._count(self._added())
         return [list(seen.marks.marks) for seen in self._seen]
 
-    def add(self, p: int, marks: list[Mark]) -> None:
-        with self.path(p).open("ab") as file:
-            file.write(_lines(marks))
-            file.flush()
-            os.fsync(file.fileno())  # an epoch that reads these records may be committed at once
+    def add(self, fresh: Mapping[int, Sequence[Mark]]) -> None:
+        """Append marks to partitions, durably; if that fails it can be repeated, and none is there twice."""
+        for p, marks in fresh.items():
+            known, seen = self.marks(p), self._seen[p]
+            newest = known.marks[-len(marks) :]
+            missing = [mark for mark in marks if mark not in newest]
+            with self.path(p).open("r+b") as file:
+                try:
+                    file.truncate(seen.size)  # of what an attempt that failed has left
+                    file.seek(seen.size)
+                    file.write(_lines(missing, seen.sum or 0))
+                    file.flush()
+                    os.fsync(file.fileno())  # an epoch that reads these records may be committed at once
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        os.truncate(file.fileno(), seen.size)
+                    raise
+        if fresh:
+            self._count(self._added())
 
     def trim(self, p: int, committed: Callable[[], Sequence[int]], place: Callable[[Mark], str]) -> None:
         """Drop marks of committed records, if they are many; the last mark of each place is kept, and its end."""
@@ -273,26 +310,84 @@ class Catalog:
         needed = bisect_right(known.counts, upto[p]) - 1
         last = set({place(mark): i for i, mark in enumerate(known.marks)}.values())
         kept = [mark for i, mark in enumerate(known.marks) if i >= needed or i in last or i - 1 in last]
-        self._rewrite(p, kept)
+        self._rewrite(p, kept, self._seen[p].added)
         self._seen[p] = _Seen(trim_at=max(_TRIMMED, 2 * self.path(p).stat().st_size))
 
-    def _rewrite(self, p: int, marks: list[Mark]) -> None:
-        write_atomically(self.path(p), lambda path: path.write_bytes(_lines(marks)), overwrite=True)
+    def _rewrite(self, p: int, marks: list[Mark], added: int) -> None:
+        head = seal({"partition": p, "added": added, "kept": len(marks)})
+        lines = head + b"\n" + _lines(marks, _sum(head))
+        write_atomically(self.path(p), lambda path: path.write_bytes(lines), overwrite=True)
+
+    def _added(self) -> list[int]:
+        """Return the number of marks that each partition was ever given, by its file."""
+        for p in range(len(self._seen)):
+            self.marks(p)
+        return [seen.added for seen in self._seen]
+
+    def _counts(self) -> list[int | None]:
+        """Return the number of marks that each partition has at least; None for marks of an older version."""
+        counts = unseal((self.folder / _COUNTS).read_bytes(), plain=_NOTHING)
+        if len(counts) != len(self._seen):
+            raise ValueError(f"{_COUNTS} of {len(counts)} partitions instead of {len(self._seen)}")
+        return list(counts)
+
+    def _count(self, counts: Sequence[int | None]) -> None:
+        data = seal(counts)
+        write_atomically(self.folder / _COUNTS, lambda path: path.write_bytes(data), overwrite=True)
 
 
-def _lines(marks: list[Mark]) -> bytes:
-    return b"".join(seal(mark) + b"\n" for mark in marks)
+def _lines(marks: Sequence[Mark], before: int) -> bytes:
+    lines = []
+    for mark in marks:
+        lines.append(seal(mark, before) + b"\n")
+        before = _sum(lines[-1])
+    return b"".join(lines)
+
+
+def _sum(line: bytes) -> int:
+    return int(line[:8], 16)
+
+
+def _is_old(path: Path) -> bool:
+    """Return whether a file of marks has no head, as those of older versions."""
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        return isinstance(unseal(file.readline().rstrip(b"\n")), list)
+    return False
 
 
 @dataclass
 class _Seen:
+    """The known part of a partition's file."""
+
     inode: int = 0
     size: int = 0
     trim_at: int = _TRIMMED
     marks: Marks = field(default_factory=lambda: Marks([]))
+    added: int = 0  # marks so far, with those that were dropped
+    sum: int | None = None  # of the last line; None before the head, and if there is none
+
+    def take(self, p: int, line: bytes, *, old: bool) -> None:
+        """Take the next line of the file of a partition; `old` if it may be of an older version, without a head."""
+        if self.sum is not None:
+            self.marks.add(Mark(*unseal(line, plain=_NOTHING, before=self.sum)))
+            self.added, self.sum = self.added + 1, _sum(line)
+        elif isinstance(content := unseal(line, plain=_ANYTHING if old else _NOTHING), dict):
+            if self.size or content["partition"] != p:
+                raise ValueError(f"the head of partition {content['partition']} in the marks of partition {p}")
+            self.added, self.sum = content["added"] - content["kept"], _sum(line)
+        elif old:
+            self.marks.add(Mark(*content))
+            self.added += 1
+        else:
+            raise ValueError(f"no head in the marks of partition {p}")
+        self.size += len(line) + 1
+
+    def check(self, p: int, least: int) -> None:
+        """Raise an error if these are fewer marks than the partition had."""
+        if self.added < least:
+            raise ValueError(f"{self.added} marks of partition {p}, which had {least}")
 
 
-log = logging.getLogger("dspkit")
 _EVERY_S = 0.05
 _REMEMBERED = 12_000  # looks that are kept: ten minutes
 _PATIENCE_S = 15.0  # timeout of a log that does not answer
@@ -301,15 +396,22 @@ _PATIENCE_S = 15.0  # timeout of a log that does not answer
 class LogTailer:
     """The driver's thread that looks at a log from its beginning, or from the end of a checkpoint's marks.
 
-    `committed()` returns how many records of each partition are committed for good.
+    `committed()` returns how many records of each partition are committed for good; `known` whether any are.
     """
 
-    def __init__(self, source: LogSource, committed: Callable[[], Sequence[int]]):
+    def __init__(self, source: LogSource, committed: Callable[[], Sequence[int]], *, known: bool = False):
         assert source.folder is not None
         self._source, self._done = source, committed
         self._catalog = Catalog(source.folder, source.partitions)
+        self._new: dict[int, list[Mark]] = {}  # marks that are not on the disk yet
         try:
             if not source.folder.is_dir():
+                if known:  # a new beginning would give the numbers of committed records to others
+                    raise SourceError(
+                        f"no folder {source.folder}",
+                        expected="the marks of the records that the checkpoint has committed",
+                        fix="restore the folder from a copy, or start in another one",
+                    )
                 Catalog.begin(source.folder, source.begin(), round(time.time() * 1e6))
             self._follower = source.follower(self._catalog.repair())
             self.counts = [0] * source.partitions
@@ -360,11 +462,14 @@ class LogTailer:
                 continue
 
     def _look(self) -> None:
-        for p, (count, marks) in enumerate(self._follower.look()):
+        found = self._follower.look()
+        for p, (_, marks) in enumerate(found):
             if marks:
-                self._catalog.add(p, marks)
-                self._catalog.trim(p, self._done, self._source.place)
-            self.counts[p] = count
+                self._new.setdefault(p, []).extend(marks)
+        self._catalog.add(self._new)  # if it fails, the next look repeats it
+        for p in self._new:
+            self._catalog.trim(p, self._done, self._source.place)
+        self._new, self.counts = {}, [count for count, _ in found]
         self._seen.append((time.time(), sum(self.counts)))
 
     def _failed(self, error: Exception) -> SourceError:
