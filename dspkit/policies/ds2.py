@@ -12,9 +12,9 @@ the job falls behind, and true rates are reduced by it (`commits="ignored"` is t
 
 Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
 if the edges carry the same records, wrong otherwise); of the authors' program, that a change counts only if some
-operator grows, or shrinks by two or more (`minor_changes=False`). Not taken at all: rounding up upstream operators
-before the demand of downstream ones is computed (AuTraScale's Eq. 3, which multiplies the excess), and the program's
-factor by which all recommendations are multiplied.
+operator grows, or shrinks by two or more (`minor_changes=False`), and a share of instances beyond those needed
+(`spare`). Not taken at all: rounding up upstream operators before the demand of downstream ones is computed
+(AuTraScale's Eq. 3, which multiplies the excess).
 """
 
 from __future__ import annotations
@@ -80,6 +80,13 @@ class DS2(PolicyKnobs):
         infinite=True,
         source="DS2's target rate ratio, infinite by default",
     )
+    spare: float = knob(
+        0.0,
+        "instances beyond those needed, as a share of them, before rounding up",
+        low=0.0,
+        high=10.0,
+        source="DS2's scaling factor, 0 by default",
+    )
     commits: str = commits_knob()
 
     def init(self, topology: Topology, seed: int = 0) -> DS2State:
@@ -144,7 +151,8 @@ class DS2(PolicyKnobs):
             if metrics is None or t is None or (t > 0 and not metrics.true_rate and not instant(metrics)):
                 unknown.append(name)
             elif self._scales(topology, name):
-                wanted |= topology.clip({name: t / (metrics.true_rate * share) if t and metrics.true_rate else 0.0})
+                needed = t / (metrics.true_rate * share) if t and metrics.true_rate else 0.0
+                wanted |= topology.clip({name: needed * (1 + self.spare)})
         return wanted, unknown
 
 

@@ -1,20 +1,21 @@
-r"""Numaflow's autoscaler: sources by the time to clear their lag, others by the free room of their buffer [numaflow].
+r"""Numaflow's autoscaler: the time to clear what waits, and the free room of buffers once half full [numaflow].
 
 | Numaflow | here |
 |---|---|
 | pending messages, processing rate | backlog, processing rate: means over `look_back_s` |
 | `targetProcessingSeconds` | `target_processing_s` |
-| `bufferMaxLength` x `bufferUsageLimit` | `buffer_records` |
+| `bufferMaxLength`, `bufferUsageLimit` | `buffer_records`, `usage_limit` |
 | `targetBufferAvailability` | `target_free` |
 | `replicasPerScaleUp`, `replicasPerScaleDown` | `step_up`, `step_down` |
 | `scaleUpCooldownSeconds`, `scaleDownCooldownSeconds` | `cooldown_s` |
 
-With p instances, a source wants $\mathrm{round}(p\,pending/(20\,rate))$; another vertex
-$\mathrm{round}(target\;free/(free/p))$, as if each instance freed an equal part of the buffer, and `step_up` more if
-it is full. Before it grows, it looks downstream: if a direct successor is full, it gives one instance back, and if one
-further on is full, it stays. Buffers are those of Numaflow's configuration. Queues here may have less room, so that
+With p instances, a vertex wants $\mathrm{round}(p\,pending/(20\,rate))$. If it is no source, and less of its buffer
+than `target_free` is free, it wants $\mathrm{round}(target\;free/(free/p))$, as if each instance freed an equal part of
+the usable buffer, and `step_up` more if that is full. It never wants more instances than records wait. Before it grows,
+it looks downstream: if a direct successor is full, it gives one instance back, and if one further on is full, it stays.
+Buffers are those of Numaflow's configuration. Queues here may have less room, so that
 an operator that is busy all the time while it holds its senders up counts as full, too (`full_if_held`). Not included:
-no instance at all, partitioned buffers.
+no instance at all, partitioned buffers, schedules, rate limits.
 """
 
 from __future__ import annotations
@@ -45,31 +46,37 @@ def _round(x: float) -> int:
     return math.floor(x + 0.5)  # as Go's math.Round, away from zero
 
 
-def of_source(pending: float, rate: float, ready: int, target_processing_s: float = 20.0) -> int:
-    """Return the replicas of a source that clear its lag in time; unchanged if nothing is processed.
+def of_time(pending: float, rate: float, ready: int, target_processing_s: float = 20.0) -> int:
+    """Return the replicas that clear what waits in time; one if nothing waits, or nothing is processed.
 
-    >>> of_source(10_000, 250, 2), of_source(0, 250, 2), of_source(100, 0, 2)
-    (4, 1, 2)
+    >>> of_time(10_000, 250, 2), of_time(0, 250, 2), of_time(100, 0, 2)
+    (4, 1, 1)
     """
-    if rate <= 0:
-        return 1 if pending <= 0 else ready
-    return max(1, _round(pending / rate / target_processing_s * ready))
+    if rate <= 0 or pending <= 0:
+        return 1
+    return _limited(_round(pending / rate / target_processing_s * ready), pending)
 
 
-def of_buffer(pending: float, ready: int, room: float, target_free: float = 0.5, step_up: int = 2) -> int:
-    """Return the replicas that keep `target_free` of a buffer with room for `room` records free.
+def of_buffer(
+    pending: float, ready: int, length: float, limit: float, target_free: float = 0.5, step_up: int = 2
+) -> int:
+    """Return the replicas that keep a share of a buffer free; `limit` of its `length` records can be used.
 
-    >>> of_buffer(18_000, 3, 24_000), of_buffer(6_000, 3, 24_000), of_buffer(24_000, 3, 24_000)
-    (6, 2, 5)
+    >>> of_buffer(18_000, 3, 30_000, 24_000), of_buffer(24_000, 3, 30_000, 24_000)
+    (8, 5)
     """
-    if pending >= room:
+    if pending >= limit:
         return ready + step_up
-    return max(1, _round(target_free * room / ((room - pending) / ready)))
+    return _limited(_round(target_free * length / ((limit - pending) / ready)), pending)
+
+
+def _limited(found: int, pending: float) -> int:
+    return max(1, min(max(1, found), int(pending)))
 
 
 @dataclass(frozen=True)
 class Numaflow(PolicyKnobs):
-    """Scale sources by the time to clear their lag, and other operators to half-empty buffers, in small steps."""
+    """Scale operators by the time to clear what waits, or to half-empty buffers if it is much, in small steps."""
 
     name: ClassVar[str] = "numaflow"
     needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
@@ -77,7 +84,7 @@ class Numaflow(PolicyKnobs):
     paper_run_s: ClassVar[float] = 600.0
     target_processing_s: float = knob(
         20.0,
-        "time in which a source's lag is to be processed",
+        "time in which what waits is to be processed",
         low=1.0,
         high=3600.0,
         unit="s",
@@ -88,14 +95,19 @@ class Numaflow(PolicyKnobs):
         0.5, "share of a buffer to keep free", low=0.01, high=0.99, source="targetBufferAvailability, 50 %"
     )
     buffer_records: float = knob(
-        24_000.0,
+        30_000.0,
         "records that fit into the buffer of an operator",
         low=1.0,
         high=1e9,
         unit="records",
-        source="bufferMaxLength 30,000 x bufferUsageLimit 80 %",
+        source="bufferMaxLength, 30,000",
     )
-    full: float = knob(0.9, "share of a buffer above which it holds its senders up", low=0.1, high=1.0, source="90 %")
+    usage_limit: float = knob(
+        0.8, "share of a buffer that is used", low=0.05, high=1.0, source="bufferUsageLimit, 80 %"
+    )
+    full: float = knob(
+        0.9, "share of a usable buffer from which on it holds its senders up", low=0.1, high=1.0, source="90 %"
+    )
     step_up: int = knob(2, "most instances added at once", low=1, high=1000, source="replicasPerScaleUp, 2")
     step_down: int = knob(2, "most instances removed at once", low=1, high=1000, source="replicasPerScaleDown, 2")
     cooldown_s: float = knob(
@@ -156,12 +168,11 @@ class Numaflow(PolicyKnobs):
         return math.fsum(x * w for x, w in known) / math.fsum(w for _, w in known) if known else None
 
     def _desired(self, topology: Topology, name: str, pending: float, rate: float, k: int) -> int:
-        if not topology.upstream(name):
-            found = of_source(pending, rate, k, self.target_processing_s)
-        elif rate <= 0:
-            found = 1 if pending <= 0 else k
+        length, limit = self.buffer_records, self.usage_limit * self.buffer_records
+        if rate <= 0 or not topology.upstream(name) or pending <= (1 - self.target_free) * length:
+            found = of_time(pending, rate, k, self.target_processing_s)
         else:
-            found = of_buffer(pending, k, self.buffer_records, self.target_free, self.step_up)
+            found = of_buffer(pending, k, length, limit, self.target_free, self.step_up)
         return min(found, self.max_parallelism)
 
     def _next(self, topology: Topology, name: str, desired: int, k: int, pending: Mapping[str, float | None]) -> int:
@@ -182,4 +193,4 @@ class Numaflow(PolicyKnobs):
         return min(desired, k + self.step_up)
 
     def _full(self, pending: float | None) -> bool:
-        return pending is not None and pending >= self.full * self.buffer_records
+        return pending is not None and pending >= self.full * self.usage_limit * self.buffer_records

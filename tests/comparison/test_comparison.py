@@ -28,6 +28,7 @@ from dspkit.comparison import (
     runs,
     standard_loads,
     standard_policies,
+    statistics,
     win_tie_loss,
 )
 from dspkit.comparison.cases import runs_of, seeded
@@ -422,14 +423,22 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("shape", DRAWN)
-@pytest.mark.parametrize("n", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (10, 15, 20, 30, 40))])
+@pytest.mark.parametrize("n", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (9, 10, 12, 15, 20, 30, 40))])
 def test_intervals_cover_a_known_mean_at_their_rate(n, shape):
-    """95 %, give or take 2 % and three standard deviations of the count: a false alarm once in 700 seeds."""
-    samples = 500
-    drawn = DRAWN[shape](np.random.default_rng(n), (samples, n))
-    ends = [interval(x, resamples=1000, seed=i) for i, x in enumerate(drawn)]
-    covered = np.mean([low <= 0 <= high for low, high in ends])
-    assert abs(covered - 0.95) <= 0.02 + 3 * math.sqrt(0.95 * 0.05 / samples)
+    """95 %, give or take 2 % and three standard deviations of the count, 0.9 %. Fewer than 8 values have none."""
+    samples, parts = 5000, 5
+    drawn = DRAWN[shape](np.random.default_rng(n), (n, samples))
+    covered = []
+    for i, values in enumerate(np.split(drawn, parts, axis=1)):
+        low, high = statistics._Resample(np.zeros(n, dtype=int), 0.95, 2000, i).interval(values)
+        covered.append((low <= 0) & (high >= 0))
+    assert abs(np.mean(covered) - 0.95) <= 0.02 + 3 * math.sqrt(0.95 * 0.05 / samples)
+
+
+def test_an_interval_is_that_of_a_table_with_one_policy():
+    values = np.random.default_rng(3).lognormal(size=9)
+    low, high = statistics._Resample(np.zeros(9, dtype=int), 0.95, 2000, 0).interval(values[:, None])
+    assert interval(values) == (low[0], high[0])
 
 
 @pytest.mark.parametrize(("loads", "seeds"), [(2, 5), (3, 8), (8, 2), (8, 20)])
@@ -458,6 +467,21 @@ def test_ranks_of_equal_policies_err_together_no_more_often_than_stated():
         order = ranking(_table(random.exponential(size=(1, 12, 6)), names="abcdef"), resamples=500, seed=i)
         wrong += not ((order.rank_low == 1) & (order.rank_high == 6)).all()
     assert wrong / samples <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / samples)
+
+
+def test_ranks_err_no_more_often_where_some_policies_are_equal_and_still_tell_the_others_apart():
+    """Three of mean 0 and three of mean 3: none may be placed among the others, and most are told apart."""
+    random, samples = np.random.default_rng(7), 100
+    wrong = told = 0
+    for i in range(samples):
+        values = random.exponential(size=(1, 12, 6)) + [0.0, 0.0, 0.0, 3.0, 3.0, 3.0]
+        order = ranking(_table(values, names="abcdef"), resamples=500, seed=i).set_index("policy")
+        few, many = order.loc[list("abc")], order.loc[list("def")]
+        right = (few.rank_low <= 1) & (few.rank_high >= 3)
+        wrong += not (right.all() and (many.rank_low <= 4).all() and (many.rank_high >= 6).all())
+        told += int((few.rank_high <= 3).sum())
+    assert wrong / samples <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / samples)
+    assert told > 2 * samples  # of three in each
 
 
 def test_pairs_tell_apart_what_means_do_not():

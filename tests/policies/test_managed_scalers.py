@@ -8,7 +8,7 @@ from dspkit import Deployment, Operator, OperatorMetrics, Plant, Simulator, Snap
 from dspkit.policies.dstreams import DStreams, change
 from dspkit.policies.keda import KEDA, replicas
 from dspkit.policies.managed_flink import ManagedFlink
-from dspkit.policies.numaflow import Numaflow, of_buffer, of_source
+from dspkit.policies.numaflow import Numaflow, of_buffer, of_time
 from dspkit.simulator import Service
 
 CHAIN = Topology.chain("source", "work", "sink")
@@ -61,13 +61,42 @@ def test_keda_holds_within_ten_percent_of_the_threshold():
     assert _decided(KEDA(), [_snapshot(15.0, (4, 1, 1), lag=(45, 0, 0))])[0][0] == 5
 
 
-def test_numaflow_by_hand():
-    """10,000 pending at 250/s take 40 s, twice the 20 s: twice the pods. A buffer at 75 % of its room: twice, too."""
-    assert of_source(10_000, 250, 2) == 4
-    assert of_source(1, 250, 2) == 1
-    assert of_buffer(18_000, 3, 24_000) == 6
-    assert of_buffer(12_000, 3, 24_000) == 3  # half free, as it should be
-    assert of_buffer(25_000, 3, 24_000) == 5  # full: two more
+NUMAFLOW = [  # scaling_test.go: rates and pending messages of three partitions, ready replicas, replicas wanted
+    ("source", (0, 0), (0, 0), 2, 1),
+    ("source", (250, 500, 750), (10_010, 800, 1200), 2, 16),
+    ("source", (450, 500, 750), (10_010, 800, 1200), 2, 9),
+    ("source", (450, 20, 750), (10_010, 800, 1200), 2, 16),
+    ("source", (450, 20, 750), (18_932, 800, 1200), 2, 17),
+    ("source", (800, 200, 750), (18_932, 800, 24_988), 2, 13),
+    ("source", (800, 21, 750), (18_932, 800, 24_988), 2, 15),
+    ("work", (0, 0), (0, 0), 2, 1),
+    ("work", (250, 500, 750), (2789, 800, 1200), 2, 4),
+    ("work", (250, 500, 750), (2999, 800, 1200), 2, 5),
+    ("work", (250, 500, 750), (3001, 800, 1200), 5, 6),
+    ("work", (250, 500, 750), (8001, 800, 1200), 6, 10),
+    ("work", (250, 500, 750), (8001, 3882, 4002), 9, 15),
+    ("work", (250, 500, 750), (6000, 3882, 4002), 9, 14),
+    ("work", (650, 570, 790), (6000, 3882, 4002), 9, 14),
+    ("work", (650, 570, 790), (3100, 3001, 3223), 11, 14),
+    ("work", (650, 570, 790), (2998, 2998, 2998), 13, 14),
+    ("work", (650, 570, 790), (2501, 1283, 2044), 14, 11),
+]
+
+
+@pytest.mark.parametrize(("vertex", "rates", "pending", "ready", "wanted"), NUMAFLOW)
+def test_numaflow_wants_what_its_own_tests_say(vertex, rates, pending, ready, wanted):
+    """Partitions are scaled by the one that wants most; here each is an operator of its own."""
+    policy = Numaflow(target_processing_s=5.0, target_free=0.9)
+    each = [policy._desired(CHAIN, vertex, p, r, ready) for r, p in zip(rates, pending, strict=True)]
+    assert max(each) == wanted
+
+
+def test_numaflow_wants_no_more_than_wait_and_two_more_if_full():
+    assert of_time(3, 0.01, 5) == 3
+    assert of_buffer(24_000, 3, 30_000, 24_000) == 5
+    assert Numaflow()._desired(CHAIN, "work", 24_000.0, 10.0, 3) == 5
+    assert Numaflow()._desired(CHAIN, "work", 15_000.0, 750.0, 3) == 3  # half full: 20 s are needed and allowed
+    assert Numaflow()._desired(CHAIN, "work", 15_001.0, 750.0, 3) == 5  # 15,000 free are to be; 3,000 each are
 
 
 def test_numaflow_steps_by_two_after_its_cooldown_and_yields_to_back_pressure():
