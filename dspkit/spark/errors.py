@@ -164,8 +164,8 @@ class ServiceThread:
 
     def __init__(self, name: str, task: str, run: Callable[[], None]):
         self._task, self._run = task, run
-        self._error: BaseException | None = None
         self._started = False
+        self.failure: ThreadError | None = None
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name=name)
 
@@ -195,20 +195,15 @@ class ServiceThread:
         if self._started and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
-    @property
-    def failure(self) -> ThreadError | None:
-        """The error of a thread that ended before it was asked to, or None."""
-        if not self._started or self.ended.is_set() or self._thread.is_alive():
-            return None
-        reason = f" ({type(self._error).__name__}: {self._error})" if self._error is not None else ""
-        return ThreadError(
-            f"the end of the thread that {self._task}{reason:.300}",
-            expected="one that runs as long as the job",
-            fix="start the job again, from its checkpoint if it has one; this is an error of dspkit, please report it",
-        )
-
     def _work(self) -> None:
+        why = ""
         try:
             self._run()
-        except BaseException as error:  # reported by `failure`: an exception here would end on stderr, unseen
-            self._error = error
+        except BaseException as error:  # told by `failure`: an exception here would end on stderr, unseen
+            why = f" ({type(error).__name__}: {error})"
+        if not self.ended.is_set():
+            self.failure = ThreadError(
+                f"the end of the thread that {self._task}{why:.300}",
+                expected="one that runs as long as the job",
+                fix="start the job again, from its checkpoint if it has one; report it, this is an error of dspkit",
+            )
