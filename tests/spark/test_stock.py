@@ -178,6 +178,7 @@ FINDINGS = {
         Query(batches(30, state=state(8, 0.1, rocksdbSaveZipFilesLatencyMs=400.0)), 4, 10.0, 1300.0),
         "changelogCheckpointing",
     ),
+    "sink": (Query(batches(30), 4, 10.0, 1300.0, repeats=True, live=True), "stop(clean=True)"),
     "dynamic allocation": (
         Query(batches(30), 4, 10.0, 1300.0, settings={"spark.dynamicAllocation.enabled": "true"}),
         "dynamicAllocation",
@@ -221,6 +222,26 @@ def test_what_if_agrees_with_the_formula_and_counts_the_lag_batch_by_batch():
     assert easy.lag[-1][1] == pytest.approx(1000.0)  # what arrives in an interval
     capped = what_if(query, slots=4, rate=1000.0, trigger_s=0.0, max_per_batch=100)
     assert capped.sustained.value == pytest.approx(100 / (A + B * 25), rel=0.01)
+
+
+@pytest.mark.parametrize("limit", [None, 500.0])
+def test_a_job_that_is_started_now_and_then_costs_what_its_runs_take(limit):
+    """A run of all that came in an hour, in one batch or in batches of the limit, by hand."""
+    query = Query(batches(40, rows=sizes), 4, 2.0, 1400.0)
+    told = what_if(query, available_now_s=3600.0, rate=2.0, max_per_batch=limit, price_per_slot_hour=0.1)
+    rows = 2.0 * 3600
+    full, rest = divmod(rows, limit or rows)
+    took = full * (A + B * (limit or rows) / 4) + (A + B * rest / 4 if rest else 0.0)
+    assert told.rows == rows
+    assert told.seconds.value == pytest.approx(took, rel=0.01)
+    assert told.cost_per_hour == pytest.approx(0.4 * took / 3600, rel=0.01)
+    assert told.keeps_up
+    assert max(n for _, n in told.lag) == pytest.approx(rows, rel=0.01)
+    most = limit / (A + B * limit / 4) if limit else (3600 - A) * 4 / B / 3600
+    assert told.sustained.value == pytest.approx(most, rel=0.01)
+    assert not what_if(query, available_now_s=3600.0, rate=1.1 * most, max_per_batch=limit).keeps_up
+    with pytest.raises(ArgumentError, match="between runs"):
+        what_if(query, available_now_s=0.0)
 
 
 # ---- windows

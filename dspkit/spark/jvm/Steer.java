@@ -6,6 +6,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Repartition;
 import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
 import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource;
@@ -19,7 +20,8 @@ import scala.runtime.AbstractPartialFunction;
  *
  * <p>`tasks` runs the last stage in that many tasks, by a narrow coalesce above it: one task then works through several
  * state partitions, whose number and files stay as they are. `shuffle` is the number of partitions of the user's own
- * repartitions. 0 leaves them as they are. Only the driver uses this class.
+ * repartitions. 0 leaves them as they are. A plan that sorts is left alone: rows of several partitions in one task would
+ * no longer be in the order that its sink expects. Only the driver uses this class.
  */
 public final class Steer extends Rule<LogicalPlan> {
   private volatile int tasks, shuffle;
@@ -69,10 +71,16 @@ public final class Steer extends Rule<LogicalPlan> {
   /** The write must stay the root: below a coalesce it would run as one command, without the stages. */
   private LogicalPlan coalesced(LogicalPlan plan) {
     LogicalPlan top = writes(plan) ? plan.children().head() : plan;
-    if (top instanceof Repartition there && !there.shuffle()) return plan;
+    if (top instanceof Repartition there && !there.shuffle() || sorts(top)) return plan;
     LogicalPlan fewer = new Repartition(tasks, false, top);
     if (!writes(plan)) return fewer;
     return (LogicalPlan) plan.withNewChildren(CollectionConverters.asScala(List.of(fewer)).toIndexedSeq());
+  }
+
+  private static boolean sorts(LogicalPlan plan) {
+    if (plan instanceof Sort) return true;
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) if (sorts(child)) return true;
+    return false;
   }
 
   private LogicalPlan shuffled(LogicalPlan plan) {

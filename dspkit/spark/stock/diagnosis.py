@@ -51,6 +51,8 @@ class Query:
         Whether the query runs here, so that it can be changed by `job.limit()` and the like.
     note : str
         What the recording lacks.
+    repeats : bool
+        Whether the sink is a function of the user's, which a repeated batch calls again.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class Query:
     running: tuple[float, int, int] = (0.0, 0, 0)
     live: bool = False
     note: str = ""
+    repeats: bool = False
 
 
 @dataclass(frozen=True)
@@ -637,7 +640,28 @@ def _cluster(query: Query, batches: Batches, model: BatchTime, figures: Figures)
             yield Finding("tasks", text, {"share": heavy[0], "tasks": heavy[1]}, more)
 
 
-_RULES: tuple[Rule, ...] = (_note, _slots, _model, _read_limit, _trigger, _state_partitions, _skew, _phases, _cluster)
+def _sink(query: Query, batches: Batches, model: BatchTime, figures: Figures) -> Iterator[Finding]:
+    if query.repeats:
+        text = (
+            "The sink is foreachBatch: after a failure, or a stop within a batch, Spark calls it with the same batch "
+            "again. It must drop batch numbers that it has written, or each of those batches is written twice."
+        )
+        stop = ("job.stop(clean=True)  # between two batches: nothing is repeated",) if query.live else ()
+        yield Finding("sink", text, {}, stop)
+
+
+_RULES: tuple[Rule, ...] = (
+    _note,
+    _slots,
+    _model,
+    _read_limit,
+    _trigger,
+    _state_partitions,
+    _skew,
+    _phases,
+    _cluster,
+    _sink,
+)
 
 
 @dataclass(frozen=True)
@@ -698,11 +722,12 @@ def what_if(
     slots: int | None = None,
     max_per_batch: float | None = None,
     trigger_s: float | None = None,
+    available_now_s: float | None = None,
     rate: float | None = None,
     price_per_slot_hour: float | None = None,
     horizon_s: float = 600.0,
 ) -> WhatIf:
-    """Predict the batches of a query with other settings.
+    """Predict the batches of a query with other settings; `Observed.what_if` explains them.
 
     Examples
     --------
@@ -727,6 +752,9 @@ def what_if(
     interval = (query.trigger_s or 0.0) if trigger_s is None else trigger_s
     limit = _limit_rows(query, whole) if max_per_batch is None else float(max_per_batch)
     offered = figures.get("offered", figures["rate"]) if rate is None else float(rate)
+    if available_now_s is not None:
+        lag = figures.get("lag", 0.0)
+        return _runs(model, k, available_now_s, limit, offered, lag, price_per_slot_hour, horizon_s)
     fixed = float(model.drawn(0, k)[0])
     biggest = limit if math.isfinite(limit) else offered * max(interval, 1.0, 20 * fixed)
     each = np.maximum(model.drawn(biggest, k), interval)
@@ -747,3 +775,49 @@ def what_if(
     beyond = model.slots_used(k) < 0.99 * k
     note = f"The stages have too few tasks to use all slots: {model.slots_used(k):.1f} of {k} work." if beyond else ""
     return WhatIf(k, steady, model.seconds(steady, k), sustained, offered, tuple(series), cost, note)
+
+
+def _runs(
+    model: BatchTime,
+    slots: int,
+    every_s: float,
+    limit: float,
+    offered: float,
+    lag: float,
+    price: float | None,
+    horizon_s: float,
+) -> WhatIf:
+    """Predict a job that is started every so many seconds, does all that waits then, and ends."""
+    import numpy as np
+
+    if not every_s > 0:
+        raise ArgumentError(f"available_now={every_s:g}", expected="a time between runs", fix='as in "1 hour"')
+
+    def run_s(rows: float) -> np.ndarray[Any, Any]:
+        whole, rest = divmod(rows, limit) if math.isfinite(limit) else (0.0, rows)
+        full = whole * model.drawn(limit, slots) if whole else 0.0
+        return full + (model.drawn(rest, slots) if rest or not whole else 0.0)
+
+    rows = offered * every_s
+    each = run_s(rows)
+    spread = (each[:, None] * model.residuals[None, :]).ravel()
+    took = ValueInterval(float(each[0]), *(float(x) for x in np.quantile(spread, [0.05, 0.95])))
+    if math.isfinite(limit):
+        rates = limit / model.drawn(limit, slots)
+    else:  # the largest batch that ends before the next run
+        fixed = model.drawn(0, slots)
+        slope = (model.drawn(1e6, slots) - fixed) / 1e6
+        rates = (every_s - fixed).clip(0) / slope.clip(1e-12) / every_s
+    low, high = np.quantile(rates, [0.05, 0.95])
+    series, t, waiting = [(0.0, lag)], 0.0, lag
+    while t < max(horizon_s, every_s) and len(series) < 10_000:
+        lasts = float(run_s(waiting)[0]) if waiting else 0.0
+        after = offered * lasts
+        rest = max(0.0, every_s - lasts)
+        series += [(t + lasts, after), (t + lasts + rest, after + offered * rest)]
+        t, waiting = t + lasts + rest, after + offered * rest
+    share = min(1.0, took.value / every_s)
+    cost = None if price is None else slots * price * share
+    note = f"Runs every {every_s:g} s that take {share:.1%} of the time; the start of Spark is not included."
+    sustained = ValueInterval(float(rates[0]), float(low), float(high))
+    return WhatIf(slots, rows, took, sustained, offered, tuple(series), cost, note)

@@ -54,7 +54,18 @@ log = logging.getLogger("dspkit")
 ONE = "query"  # the only operator of a query whose stages are not known
 _KEPT = 10_000  # batches
 _PATIENCE = 4  # batches in which a change must show
-_UNITS = {"millisecond": 1e-3, "ms": 1e-3, "second": 1.0, "s": 1.0, "minute": 60.0, "min": 60.0, "hour": 3600.0}
+_LONGEST_S = 300.0  # for a batch that runs at the end of a window
+_SPREAD_EVERY = 10  # batches whose tasks are compared, which takes longer than their sums
+_UNITS = {
+    "millisecond": 1e-3,
+    "ms": 1e-3,
+    "second": 1.0,
+    "s": 1.0,
+    "minute": 60.0,
+    "min": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+}
 _QUERY = (
     "spark.sql.adaptive.enabled",
     "spark.sql.shuffle.partitions",
@@ -128,6 +139,7 @@ class Observed:
         executors: int | None = None,
         max_per_batch: float | None = None,
         trigger: str | float | None = None,
+        available_now: str | float | None = None,
         rate: float | None = None,
         price_per_slot_hour: float | None = None,
         horizon_s: float = 600.0,
@@ -144,6 +156,9 @@ class Observed:
             Records of a batch at most.
         trigger : str or float, optional
             The trigger's interval, as in "5 seconds" or 5.
+        available_now : str or float, optional
+            The time from one run to the next of a job with `trigger(availableNow=True)`, as in "1 hour": each run does
+            all that waits, and its slots are paid for while it runs.
         rate : float, optional
             Records/s that arrive; by default, the present rate.
         price_per_slot_hour : float, optional
@@ -165,6 +180,7 @@ class Observed:
             slots=None if slots is None else whole(slots, "slots", 1),
             max_per_batch=None if max_per_batch is None else number(max_per_batch, "max_per_batch", 1),
             trigger_s=None if trigger is None else seconds_of(trigger),
+            available_now_s=None if available_now is None else seconds_of(available_now),
             rate=None if rate is None else number(rate, "rate", 0),
             price_per_slot_hour=price_per_slot_hour,
             horizon_s=number(horizon_s, "horizon_s", 0),
@@ -340,6 +356,7 @@ class AttachedQuery(Observed, BackendBase):
                 expected="one that runs in batches",
                 fix="continuous processing has no batches to measure; use a trigger of processing time",
             )
+        self._repeats = self._changer is not None and self._changer.repeats()
         self._reader = ProgressReader(query)
         self._store = StatusStore(self._spark, query.runId) if self._spark is not None else None
         self._waiting, self._files = waiting, self._files_waiting()
@@ -357,6 +374,7 @@ class AttachedQuery(Observed, BackendBase):
         self._began = self._window_end = time.time()
         self._spent, self._next = {"progress": 0.0, "stages": 0.0}, {"progress": 0.0, "stages": 0.0}
         self._release_after: int | None = None
+        self._compared = 0  # batches since the last one whose tasks were compared
         self._observed = False
         self._look(stages=True)
         self._stop = threading.Event()
@@ -404,7 +422,8 @@ class AttachedQuery(Observed, BackendBase):
     def observe(self) -> Snapshot | None:
         """Return the next window, once it is over and the batch that runs at its end is reported.
 
-        Windows are even: an idle query gives empty ones. None after the end of the query.
+        Windows are even: an idle query gives empty ones, and so does a batch that takes five minutes longer than the
+        window. None after the end of the query.
         """
         self._must_be_open()
         if self._ended:
@@ -414,7 +433,8 @@ class AttachedQuery(Observed, BackendBase):
         start, end = self._window_end, self._window_end + self._window_s
         while time.time() < end and not self._stop.wait(min(0.2, max(0.0, end - time.time()))):
             pass
-        while self._user.isActive and self._works_since(end) and not self._stop.wait(0.25):
+        latest = end + max(_LONGEST_S, self._window_s)
+        while time.time() < latest and self._active() and self._works_since(end) and not self._stop.wait(0.25):
             pass
         self._look(stages=True)
         self._window_end = end
@@ -432,6 +452,18 @@ class AttachedQuery(Observed, BackendBase):
             expected="no change of parallelism, workers, placement or settings",
             fix="use job.backend(executors=(1, 6)), or job.executors(n), job.limit(...)",
         )
+
+    def _active(self) -> bool:
+        """Return whether the query runs; it does not once Spark itself has ended."""
+        if not self._ended:
+            try:
+                active = bool(self._user.isActive)
+            except Exception as error:  # py4j and Connect have errors of their own
+                self._ended = f"Spark itself has ended ({type(error).__name__})."
+            else:
+                if not active:
+                    self._ended = _reason(self._user) or "the query was stopped."
+        return not self._ended
 
     def _works_since(self, end: float) -> bool:
         """Return whether a batch that began before `end` still runs."""
@@ -456,8 +488,16 @@ class AttachedQuery(Observed, BackendBase):
     def _look(self, *, stages: bool) -> None:
         """Take what is new, within the budget."""
         with self._lock:
+            if self._ended:
+                return
             began = time.perf_counter()
-            fresh = self._reader.new()
+            active = self._active()  # first: what it reported before its end is read once more
+            try:
+                fresh = self._reader.new()
+            except Exception:
+                if active and self._active():
+                    raise
+                return  # with Spark, its progress is gone
             for batch in fresh:
                 batch.slots = self._slots
                 if not self._batches and self._changer is not None:
@@ -466,8 +506,6 @@ class AttachedQuery(Observed, BackendBase):
                 self._batches.append(batch)
                 self._rows += batch.rows or 0
             self._note_lag(fresh)
-            if not self._user.isActive and not self._ended:
-                self._ended = _reason(self._user) or "the query was stopped."
             self._account("progress", began)
             if stages and self._store is not None and not self._ended:
                 began = time.perf_counter()
@@ -487,7 +525,9 @@ class AttachedQuery(Observed, BackendBase):
         open_ = [b for b in self._batches if not b.stages][-20 if self._pending or self._budget == 1 else -1 :]
         if not open_:
             return
-        found = self._store.batches({b.number for b in open_}, spread=True)
+        spread = self._budget == 1 or self._compared >= _SPREAD_EVERY or not self._plan
+        found = self._store.batches({b.number for b in open_}, spread=spread)
+        self._compared = 0 if spread else self._compared + 1
         for batch in open_:
             batch.stages = found.get(batch.number, [])
         known = [b for b in open_ if b.stages]
@@ -541,7 +581,7 @@ class AttachedQuery(Observed, BackendBase):
     def _query(self) -> Query:
         with self._lock:
             running = (0.0, 0, 0)
-            if self._batches and not self._ended and self._user.isActive and self._user.status["isTriggerActive"]:
+            if self._batches and self._active() and self._user.status["isTriggerActive"]:
                 active, failed = self._store.running() if self._store is not None else (0, 0)
                 running = time.time() - self._batches[-1].ended, active, failed
                 if not active:
@@ -560,6 +600,7 @@ class AttachedQuery(Observed, BackendBase):
                 running,
                 live=self._changer is not None and not self._ended,
                 note=self._trouble,
+                repeats=self._changer is not None and self._repeats,
             )
 
     # ---- changes
@@ -676,8 +717,12 @@ class AttachedQuery(Observed, BackendBase):
             self._knob("trigger").stop_between_batches(timeout_s)
         else:
             self._user.stop()
-        with self._lock:
-            self._look(stages=False)
+            if self._repeats and self._changer is not None and self._changer.half_done():
+                log.warning(
+                    "The last batch is not committed: the next start calls the foreachBatch function with it again, "
+                    "under the same number. A function that does not drop repeated numbers writes it twice."
+                )
+        self._look(stages=False)
         self.detach()
         return time.monotonic() - began
 
@@ -694,10 +739,9 @@ class AttachedQuery(Observed, BackendBase):
             Seconds after which it ends with what it has.
         """
         changer = self._knob("limit")
-        kind, present = changer.read_limit() or (limit_kind(changer.sources()) or "rows", 0)
-        with self._lock:
-            usual = present or int(median([b.rows or 1 for b in self._batches] or [1000]))
+        kind, usual = changer.read_limit() or self._usual()
         until, sizes = time.monotonic() + timeout_s, (0.25, 0.5, 1.0, 2.0)
+        restore = changer.varied_limit()
         try:
             for turn in range(batches):
                 known = len(self.batches)
@@ -706,8 +750,23 @@ class AttachedQuery(Observed, BackendBase):
                     self._look(stages=True)
                     time.sleep(0.05)
         finally:
-            changer.undo("limit")
+            if self._active():
+                restore()
         return self.model
+
+    def _usual(self) -> tuple[str, int]:
+        """Return the kind of limit that the source takes, and the median size of the batches so far in it."""
+        with self._lock:
+            rows = median([b.rows or 1 for b in self._batches] or [1000.0])
+            if limit_kind(self._knob("limit").sources()) == "rows":
+                return "rows", int(rows)
+            if self._files is not None and self._files.per_batch:
+                return "files", max(1, int(median(self._files.per_batch.values())))
+        raise AttachError(
+            "a source of files without a limit, whose files per batch are not known",
+            expected="a limit to vary",
+            fix="set one first, of about the present size, as in job.limit(files=20)",
+        )
 
     def _knob(self, name: str) -> QueryKnobs:
         self._must_be_open()
@@ -793,9 +852,13 @@ class AttachedQuery(Observed, BackendBase):
         if threading.current_thread() is not self._thread:
             self._thread.join(10)
         if self._changer is not None:
-            self._changer.undo()
+            try:
+                self._changer.undo()
+            except Exception:
+                if self._active():  # of a Spark that has ended there is nothing left to undo
+                    raise
             if self._changer.leaving:
-                self._changer.release()
+                threading.Thread(target=self._changer.release_later, name="dspkit-release", daemon=True).start()
         BackendBase.close(self)
 
     def close(self) -> None:
@@ -813,11 +876,25 @@ class AttachedQuery(Observed, BackendBase):
 
 
 def _reason(query: Any) -> str:
-    """Return the first line of the error that ended a query, or ""."""
+    """Return the error that ended a query, or ""."""
     with contextlib.suppress(Exception):
         error = query.exception()
-        return "" if error is None else f"it failed: {' '.join(str(error).split())[:300]}"
+        return "" if error is None else f"it failed: {cause_of(str(error))[:300]}"
     return ""
+
+
+def cause_of(text: str) -> str:
+    """Return the line that names the cause in the text of an error of Spark: that of Python, if a traceback is in it.
+
+    Examples
+    --------
+    >>> cause_of("[X] ended\\nTraceback (most recent call last):\\n  File 'a'\\nValueError: no such key\\n\\tat org.x")
+    'ValueError: no such key'
+    """
+    found = re.findall(
+        r"^(?!org\.|java\.|py4j\.|scala\.)[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): .*", text, re.M
+    )
+    return " ".join((found[-1] if found and "Traceback (most" in text else text).split())
 
 
 class SteeredQuery(BackendBase):

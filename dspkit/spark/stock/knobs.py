@@ -6,25 +6,32 @@ for when a query is attached; what is missing is reported with its reason, and t
 | knob | member |
 |---|---|
 | limit | `StreamExecution.uniqueSources`, a map of sources to read limits |
-| trigger, clean stop | `ProcessingTimeExecutor.intervalMs` |
+| trigger, clean stop | `ProcessingTimeExecutor.intervalMs`, and its clock, for which ours stands in: `dspkit.Pace` |
 | tasks | `SparkSession.experimental.extraOptimizations` of the query's own session, and our rule `dspkit.Steer` |
-| executors | `SparkContext.requestTotalExecutors` and `killExecutors` |
+| executors | `SparkContext.requestTotalExecutors`, `killExecutors` of its scheduler backend |
+
+Only one attachment at a time changes a query: each would take the other's values for the query's own, and leave them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..runtime import java, session
 from .diagnosis import limit_kind
 from .observation import AttachError
 
 KNOBS = ("limit", "trigger", "tasks", "executors")
-_NEVER_MS = 10**12
-_RULES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by Java gateway: it remembers methods by name of class
+_NO_MORE = 1 << 20  # executors: a standalone master starts as many as it has cores for
+_HOLD_S = 30.0  # a hold ends so long after its timeout, should this process not release it
+_LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by Java gateway: it remembers methods by name of class
+_CHANGED: WeakValueDictionary[str, QueryKnobs] = WeakValueDictionary()  # by run id: who has changed the query
+_CHANGING = threading.Lock()
 _LIMITS = {"rows": "maxRows", "files": "maxFiles", "bytes": "maxBytes"}
 
 
@@ -49,7 +56,9 @@ class QueryKnobs:
         self._jvm, self._gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
         self._context = spark.sparkContext._jsc.sc()
         self._rule: Any = None
+        self._pace: Any = None
         self._leaving: list[str] = []
+        self._wanted = 0  # executors that were asked for last
         self._undo: dict[str, Callable[[], None]] = {}
         self.missing: dict[str, str] = {}
         try:
@@ -104,6 +113,9 @@ class QueryKnobs:
         if kind != "ProcessingTimeExecutor":
             return f"the trigger is a {kind}, which has no interval"
         self._field(trigger, "intervalMs").get(trigger)
+        self._field(trigger, "clock")
+        if wrong := java.unusable():
+            return f"our clock cannot be loaded: {wrong}"
         return ""
 
     def _own_session(self) -> str:
@@ -176,42 +188,120 @@ class QueryKnobs:
 
     # ---- changes
 
+    def _claim(self) -> None:
+        """Raise an error while another attachment has changed the query."""
+        with _CHANGING:
+            other = _CHANGED.get(str(self._query.runId))
+            if other is not None and other is not self and other._undo:
+                raise AttachError(
+                    "a query that another attachment has changed",
+                    expected="one that changes it at a time",
+                    fix="detach the other one first: that undoes its changes",
+                )
+            _CHANGED[str(self._query.runId)] = self
+
     def set_limit(self, kind: str, value: int) -> None:
         """Set the records, files or bytes of a batch, from the next batch on."""
         limits = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
-        made = getattr(limits, _LIMITS[kind])(value)
+        self._set_sources(getattr(limits, _LIMITS[kind])(value))
+
+    def _set_sources(self, made: Any) -> None:
+        self._claim()
         before = self.execution.uniqueSources()
         keys, sources = before.keys().toList(), before
         for i in range(keys.size()):
             sources = sources.updated(keys.apply(i), made)
+        self._restore_sources(sources)
+        self._undo.setdefault("limit", lambda: self._restore_sources(before))
+
+    def _restore_sources(self, sources: Any) -> None:
         getattr(self.execution, "uniqueSources_$eq")(sources)
-        self._undo.setdefault("limit", lambda: getattr(self.execution, "uniqueSources_$eq")(before))
+
+    def varied_limit(self) -> Callable[[], None]:
+        """Return a function that sets the present limits again, whether the query or a caller has set them."""
+        before, changed = self.execution.uniqueSources(), "limit" in self._undo
+
+        def restore() -> None:
+            self._restore_sources(before)
+            if not changed:
+                self._undo.pop("limit", None)
+
+        return restore
 
     def set_interval(self, seconds: float) -> None:
-        """Set the trigger's interval, from the batch after the next on."""
+        """Set the trigger's interval, from the batch after the next on; a wait that is longer ends sooner."""
+        self._claim()
         before = self.trigger_s() or 0.0
+        pace = self._paced()
         self._set_interval(round(1e3 * seconds))
-        self._undo.setdefault("trigger", lambda: self._set_interval(round(1e3 * before)))
+        self._undo.setdefault("trigger", lambda: self._restore_interval(before, pace))
 
     def _set_interval(self, ms: int) -> None:
         trigger = self.execution.triggerExecutor()
         self._field(trigger, "intervalMs").setLong(trigger, ms)
+        if self._pace is not None:
+            now = int(self._pace.getTimeMillis())
+            self._pace.sooner(now if ms == 0 else now // ms * ms + ms)
+
+    def _restore_interval(self, seconds: float, pace: Any) -> None:
+        self._set_interval(round(1e3 * seconds))
+        pace.remove()
+        self._pace = None
+
+    def _paced(self) -> Any:
+        """Return our clock in the query's trigger, in which waits can be held and made shorter."""
+        if self._pace is None:
+            self._pace = self._static("dspkit.Pace", "install", "java.lang.Object", self.execution.triggerExecutor())
+        return self._pace
 
     def set_tasks(self, tasks: int, shuffle: int = 0) -> None:
         """Set the tasks of the last stage and the partitions of the query's own repartitions; 0 leaves them."""
+        self._claim()
+        if tasks and self.sorts():
+            raise AttachError(
+                "tasks for a query whose plan sorts",
+                expected="a query whose rows may arrive in any order",
+                fix="leave it: rows of several sorted partitions in one task would be out of order",
+            )
         if self._rule is None:
-            self._rule = self._install()
-            self._undo["tasks"] = lambda: self._rule.remove(self.execution.sparkSessionForStream())
+            own = self.execution.sparkSessionForStream()
+            self._rule = self._static("dspkit.Steer", "install", "org.apache.spark.sql.SparkSession", own)
+            self._undo["tasks"] = self._remove_rule
         self._rule.set(tasks, shuffle)
+
+    def _remove_rule(self) -> None:
+        self._rule.remove(self.execution.sparkSessionForStream())
+        self._rule = None
+
+    def sorts(self) -> bool:
+        """Return whether the last batch sorted: for its user, or because its sink requires it."""
+        last = None if self.execution is None else self.execution.lastExecution()
+        lines = "" if last is None else str(last.optimizedPlan().treeString())
+        return any(line.lstrip(" :+-~").startswith("Sort [") for line in lines.splitlines())
 
     def set_executors(self, count: int) -> None:
         """Ask for so many executors; of too many the newest start no more tasks, until `release` ends them."""
+        self._claim()
         have = self.executors()
-        self._context.requestTotalExecutors(count, 0, self._jvm.scala.collection.immutable.HashMap())
+        before = self._context.schedulerBackend().getRequestedTotalExecutors()
+        limited = str(self._spark.sparkContext.master).startswith(("yarn", "k8s")) or not before.isEmpty()
+        self._undo.setdefault("executors", lambda: self._restore_executors(len(have), limited))
+        self._request(count)
         if gone := have[count:]:
             session.retire(self._spark, gone)
             self._leaving += gone
-        self._undo.setdefault("executors", lambda: self.set_executors(len(have)))
+
+    def _restore_executors(self, count: int, limited: bool) -> None:
+        self._request(count if limited else _NO_MORE)
+        if gone := self.executors()[count:]:
+            session.retire(self._spark, gone)
+            self._leaving += gone
+
+    def _request(self, count: int) -> None:
+        """Ask for executors besides those that leave, which count until they have ended."""
+        self._wanted = count
+        total = count + len(self._leaving)
+        self._context.requestTotalExecutors(total, 0, self._jvm.scala.collection.immutable.HashMap())
 
     @property
     def leaving(self) -> bool:
@@ -220,33 +310,89 @@ class QueryKnobs:
 
     def release(self) -> None:
         """End the retired executors, two batches later: their output is no longer fetched."""
+        if not self._leaving:
+            return
         names = self._jvm.java.util.ArrayList()
         for executor in self._leaving:
             names.add(executor)
-        if self._leaving:
-            self._context.killExecutors(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq())
         self._leaving = []
+        self._request(self._wanted)  # first, or new ones would take their places
+        gone = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq()
+        # SparkContext.killExecutors would take them off the number asked for once more
+        self._context.schedulerBackend().killExecutors(gone, False, False, True)
+
+    def release_later(self, timeout_s: float = 120.0) -> None:
+        """End the retired executors after two more batches, or after the query, or when the time is over."""
+        end, target = time.monotonic() + timeout_s, self._batch() + 3
+        with contextlib.suppress(Exception):  # Spark itself may end meanwhile, and its executors with it
+            while self._query.isActive and self._batch() < target and time.monotonic() < end:
+                time.sleep(0.5)
+            self.release()
+
+    def _batch(self) -> int:
+        last = self._query._jsq.lastProgress()
+        return -1 if last is None else int(last.batchId())
+
+    def half_done(self) -> bool:
+        """Return whether the last batch has begun and is not committed."""
+        logs = self.execution.offsetLog().getLatestBatchId(), self.execution.commitLog().getLatestBatchId()
+        begun, done = (int(n.get()) if n.isDefined() else -1 for n in logs)
+        return begun != done
+
+    def repeats(self) -> bool:
+        """Return whether the sink is the user's own function, which a repeated batch calls again."""
+        return self.execution is not None and "ForeachBatch" in str(self.execution.sink().getClass().getSimpleName())
 
     def stop_between_batches(self, timeout_s: float) -> float:
-        """Stop the query while it waits for its trigger, so that no batch is half done; return the seconds it took."""
+        """Stop the query while it waits for its trigger, so that no batch is half done; return the seconds it took.
+
+        If no such moment comes in time, the query runs on with its own interval.
+        """
         self.need("trigger")
-        began = time.monotonic()
-        self._set_interval(_NEVER_MS)
-        while self._query.isActive:
-            status = self._query.status
-            if not status["isTriggerActive"] and status["message"] == "Waiting for next trigger":
-                break
-            if time.monotonic() - began > timeout_s:
-                self.undo("trigger")
-                raise AttachError(
-                    f"a batch that has not ended within {timeout_s:g} s ({status['message']:.100})",
-                    expected="a pause between two batches",
-                    fix="wait longer with timeout_s=; the query runs on",
-                )
-            time.sleep(0.01)
-        self._undo.clear()
-        self._query.stop()
+        self._claim()
+        began, before = time.monotonic(), self.trigger_s() or 0.0
+        pace = self._paced()
+        pace.hold(round(1e3 * (timeout_s + _HOLD_S)))
+        if not before:
+            self._set_interval(1)  # only a trigger with an interval waits
+        try:
+            while self._query.isActive and not pace.parked():
+                if time.monotonic() - began > timeout_s:
+                    raise AttachError(
+                        f"a batch that has not ended within {timeout_s:g} s ({self._query.status['message']:.100})",
+                        expected="a pause between two batches",
+                        fix="wait longer with timeout_s=; the query runs on",
+                    )
+                if self._waits_by_itself(before) and not pace.parked():
+                    time.sleep(0.05)  # a batch that was about to begin has begun by now
+                    if self._waits_by_itself(before):
+                        break
+                time.sleep(0.01)
+            self._query.stop()
+        finally:
+            if self._query.isActive:
+                if not before:
+                    self._set_interval(0)
+                pace.release()
+                if "trigger" not in self._undo:
+                    self._restore_interval(before, pace)
+        self._undo = {name: back for name, back in self._undo.items() if name == "executors"}
+        if self._query.exception() is None and self.half_done():
+            raise AttachError(
+                "a query that was stopped within a batch after all",
+                expected="a stop between two batches",
+                fix="start it again, which repeats that batch, and stop it once more",
+            )
         return time.monotonic() - began
+
+    def _waits_by_itself(self, interval_s: float) -> bool:
+        """Return whether the query waits in Spark's own clock, for a trigger that is some seconds away."""
+        if "trigger" in self._undo or not interval_s:  # an earlier interval may still be the one it waits for
+            return False
+        status = self._query.status
+        ms = round(1e3 * interval_s)
+        left = ms - int(self._pace.getTimeMillis()) % ms
+        return not status["isTriggerActive"] and status["message"] == "Waiting for next trigger" and left > 2_000
 
     def undo(self, knob: str | None = None) -> None:
         """Undo the changes of one knob, or of all."""
@@ -254,23 +400,21 @@ class QueryKnobs:
             back = self._undo.pop(name, None)
             if back is not None and (self._query.isActive or name in ("tasks", "executors")):
                 back()
-                if name == "tasks":
-                    self._rule = None
 
-    def _install(self) -> Any:
-        """Load our rule, long after Spark has started, and install it in the query's own session."""
+    def _static(self, name: str, method: str, kind: str, value: Any) -> Any:
+        """Call a static method of a class of our jar, which is loaded long after Spark has started."""
         jvm, gateway = self._jvm, self._gateway
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        if gateway not in _RULES:
+        if gateway not in _LOADERS:
             urls = gateway.new_array(jvm.java.net.URL, 1)
             urls[0] = jvm.java.io.File(str(java.JAR)).toURI().toURL()
             # the parent is asked first: a Spark that was started with our jar has the class already
-            _RULES[gateway] = jvm.java.net.URLClassLoader(urls, loader).loadClass("dspkit.Steer")
+            _LOADERS[gateway] = jvm.java.net.URLClassLoader(urls, loader)
         types = gateway.new_array(jvm.java.lang.Class, 1)
-        types[0] = jvm.java.lang.Class.forName("org.apache.spark.sql.SparkSession", True, loader)
+        types[0] = jvm.java.lang.Class.forName(kind, True, loader)
         given = gateway.new_array(jvm.java.lang.Object, 1)
-        given[0] = self.execution.sparkSessionForStream()
-        return _RULES[gateway].getMethod("install", types).invoke(None, given)
+        given[0] = value
+        return _LOADERS[gateway].loadClass(name).getMethod(method, types).invoke(None, given)
 
     @staticmethod
     def _field(thing: Any, ends: str) -> Any:

@@ -261,10 +261,11 @@ class ProgressReader:
 
     def _reports(self) -> Iterator[Mapping[str, Any]]:
         """Progress as mappings; of classic queries only what is new crosses to Python."""
-        every = list(self._query.recentProgress if self._java is None else self._java.recentProgress())
+        every = self._query.recentProgress if self._java is None else self._news()
         fresh: list[Any] = []
         newest = self._last
-        for one in reversed(every):
+        for i in reversed(range(len(every))):  # each element of a Java array is a call
+            one = every[i]
             stamp = str(_member(one, "timestamp"))
             if stamp <= self._last:  # ISO times of one zone sort as text
                 break
@@ -274,6 +275,14 @@ class ProgressReader:
         for one in reversed(fresh):
             told = one if isinstance(one, Mapping) and type(one) is dict else json.loads(_member(one, "json"))
             yield told
+
+    def _news(self) -> Any:
+        """Return Java's progress reports, or none if the last one is known already."""
+        assert self._java is not None
+        last = self._java.lastProgress()
+        if last is None or str(last.timestamp()) <= self._last:
+            return ()
+        return self._java.recentProgress()
 
 
 def _member(thing: Any, name: str) -> Any:
@@ -305,6 +314,7 @@ class StatusStore:
         context = spark.sparkContext._jsc.sc()
         jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
         self._store, self._tracker, self._run = context.statusStore(), context.statusTracker(), str(run_id)
+        self._arrays = jvm.java.util.Arrays
         scala = jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule()
         self._mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper().registerModule(scala)
         self._levels = gateway.new_array(jvm.double, 2)
@@ -313,7 +323,7 @@ class StatusStore:
     def batches(self, numbers: set[int], *, spread: bool = False) -> dict[int, list[StageRun]]:
         """Return the completed stages of these batches as far as Spark still has them, in the order of their ids."""
         found: dict[int, list[StageRun]] = {}
-        for job in sorted(self._tracker.getJobIdsForGroup(self._run), reverse=True):
+        for job in sorted(self._jobs(), reverse=True):
             told = self._json(self._store.job(job))
             number = batch_number(told.get("description"))
             if number is None:
@@ -332,9 +342,14 @@ class StatusStore:
 
     def running(self) -> tuple[int, int]:
         """Return the active and the failed tasks of the jobs that run now."""
-        jobs = [self._json(self._store.job(j)) for j in sorted(self._tracker.getJobIdsForGroup(self._run))[-4:]]
+        jobs = [self._json(self._store.job(j)) for j in sorted(self._jobs())[-4:]]
         alive = [j for j in jobs if j["status"] == "RUNNING"]
         return sum(j["numActiveTasks"] for j in alive), sum(j["numFailedTasks"] for j in alive)
+
+    def _jobs(self) -> list[int]:
+        """Return the ids of the query's jobs, as text: each element of a Java array would be a call."""
+        ids: list[int] = json.loads(self._arrays.toString(self._tracker.getJobIdsForGroup(self._run)))
+        return ids
 
     def operations(self, stage: int) -> list[str]:
         """Return the names of the plan's nodes that ran in a stage, as Spark draws them."""
