@@ -53,7 +53,9 @@ def lab(here: Environment, args: list[str]) -> None:
     loopback_only(args)
     workspace.settings(here.venv)
     workspace.layout(Path(here.variables()["JUPYTERLAB_WORKSPACES_DIR"]))
-    options = browser() + ["--allow-root", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={here.root}"]
+    options = browser() + ["--allow-root", "--ServerApp.answer_yes=True"]
+    if not any(arg.startswith("--ServerApp.root_dir=") for arg in args):
+        options += [f"--ServerApp.root_dir={here.root}"]
     options += [f"--LabApp.default_url={workspace.URL}", "--LabApp.extension_manager=readonly"]
     options += ["--ContentsManager.pre_save_hook=dspkit.report.notebook.keep_language", *args]
     say(f"starting JupyterLab on {workspace.INDEX}; Ctrl-C ends it")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,23 +18,35 @@ ROOT = Path(__file__).parents[1]
 IDLE = "() => document.querySelector('#jp-main-statusbar')?.textContent.includes('| Idle')"  # the kernel
 
 
-def _command():
-    """The README's own `make lab`, if these tests run in its environment."""
+def _command(folder):
+    """The README's own `make lab` on this folder, if these tests run in its environment."""
+    served = f"--ServerApp.root_dir={folder}"
     if Path(sys.prefix) == ROOT / ".venv":
-        return [sys.executable, str(ROOT / "dev.py"), "lab", "--no-browser"]
-    options = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}"]
+        return [sys.executable, str(ROOT / "dev.py"), "lab", "--no-browser", served]
+    options = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", served]
     return [sys.executable, "-m", "jupyterlab", *options, f"--LabApp.default_url={workspace.URL}"]
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+def lab_folder(tmp_path_factory):
+    """A checkout with notebooks of its own: JupyterLab saves by itself, and other tests read those of this one."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for path in ROOT.iterdir():
+        if not path.name.startswith(".") and path.name != "notebooks":
+            (folder / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".*", "reports"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, lab_folder):
     """The address that `make lab` prints."""
     home = tmp_path_factory.mktemp("lab")
     env = {**os.environ, "DSPKIT_HOME": str(home)}
     workspace.layout(home / "LAB_WORKSPACES")
     env |= {f"JUPYTER{part}_DIR": str(home / part) for part in ("LAB_SETTINGS", "LAB_WORKSPACES", "_CONFIG")}
     server = subprocess.Popen(
-        _command(),
+        _command(lab_folder),
         cwd=ROOT,
         env=env,
         text=True,
@@ -41,7 +54,7 @@ def lab(tmp_path_factory):
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    said, bare = [], {path: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
+    said = []
     try:
         for line in server.stdout:
             said.append(line)
@@ -56,9 +69,13 @@ def lab(tmp_path_factory):
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(120)  # it ends its kernels first
         server.stdout.close()
-        for path, content in bare.items():  # JupyterLab saves by itself: notebooks stay without outputs
-            if path.read_bytes() != content:
-                path.write_bytes(content)
+
+
+def save(page):
+    """Press Ctrl+S, and wait for the server's answer: before that it has cut the file, and not written all of it."""
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and ".ipynb" in answer.url) as answer:
+        page.keyboard.press("Control+s")
+    assert answer.value.ok
 
 
 def run_all(page, url):

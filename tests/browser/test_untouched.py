@@ -14,8 +14,7 @@ from playwright.sync_api import expect
 from dspkit import apps, policies, ui
 from dspkit.ui import lessons
 from dspkit.ui.controls import SHAPES
-from real_lab import IDLE, ROOT, run_all
-from tiny import wait_for
+from real_lab import IDLE, run_all, save
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -41,17 +40,15 @@ COMPARE = "compare = ui.Compare('star', ('hpa', 'flink_autoscaler', 'autrascale'
 
 
 @pytest.fixture
-def book(tmp_path):
+def book(lab_folder, tmp_path):
     """A notebook of views, and the file in which their kernel notes what the browser sends."""
-    path, notes = ROOT / "build" / "untouched.ipynb", tmp_path / "notes.jsonl"
-    path.parent.mkdir(exist_ok=True)
+    path, notes = lab_folder / "untouched.ipynb", tmp_path / "notes.jsonl"
     names = list(lessons.__all__)
     cells = [NOTE.format(path=str(notes)), VIEW, COMPARE, LESSONS.format(names=names)]
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     made.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(made, path)
-    yield path, notes
-    path.unlink()
+    return path, notes
 
 
 def _pick(page, view, label, option):
@@ -72,7 +69,7 @@ def _settled(page, view, expected):
 def test_what_nobody_moved_is_not_sent(lab, page, book):
     path, notes = book
     page.set_viewport_size({"width": 1400, "height": 1300})
-    url = lab.split("/lab")[0] + "/lab/tree/build/" + path.name + "?" + lab.split("?")[1]
+    url = lab.split("/lab")[0] + "/lab/tree/" + path.name + "?" + lab.split("?")[1]
     idle = run_all(page, url)
     page.locator("button.jupyter-button", has_text="Start").wait_for(timeout=240_000)
     page.wait_for_function(idle, timeout=240_000)
@@ -106,14 +103,14 @@ def test_what_nobody_moved_is_not_sent(lab, page, book):
     assert walked["apps"] >= 20
 
 
-def test_opening_and_saving_a_notebook_does_not_change_its_file(lab, page):
+def test_opening_and_saving_a_notebook_does_not_change_its_file(lab, lab_folder, page):
     """The version of this Python, which JupyterLab adds as soon as a kernel answers, stays out of the file."""
     for name in ("00_start", "12_reproduction"):
-        path = ROOT / "notebooks" / f"{name}.ipynb"
+        path = lab_folder / "notebooks" / f"{name}.ipynb"
         before, saved = path.read_bytes(), path.stat().st_mtime_ns
         page.goto(f"{lab.split('/lab')[0]}/lab/tree/notebooks/{name}.ipynb?{lab.split('?')[1]}&reset")
         page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=240_000)
         page.wait_for_function(IDLE, timeout=240_000)
-        page.keyboard.press("Control+s")
-        wait_for(lambda path=path, saved=saved: path.stat().st_mtime_ns != saved)
+        save(page)
+        assert path.stat().st_mtime_ns != saved
         assert path.read_bytes() == before
