@@ -11,7 +11,7 @@ r"""KEDA's Kafka scaler: each operator by itself on the records that wait for it
 KEDA hands the lag to Kubernetes' autoscaler as an external metric with an average value: the wish is
 $\lceil lag/lagThreshold\rceil$, at most one instance per partition, and it is limited as in `hpa`. Topics decouple the
 stages that KEDA scales; here queues do, so a queue that is bounded below the threshold hides an overload from it.
-Not included: scaling to no instance at all, partitions without lag.
+Not included: scaling to no instance at all, partitions without lag, or whose lag stays, and divisors of their number.
 """
 
 from __future__ import annotations

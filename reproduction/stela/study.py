@@ -18,9 +18,8 @@ from dspkit.apps.stela import SCALE_IN, TABLE_ONE, Trial
 from dspkit.core import Deployment, History, Policy, Snapshot, Topology
 from dspkit.etp import ORDERS, convergence_s, downtime_s, place_without
 from dspkit.experiment import run
-from dspkit.policies.migrate import Migrate
+from dspkit.policies.migrate import Migrate, Rebalance
 from dspkit.policies.on_demand import Request, ScaleIn, ScaleOut
-from dspkit.policies.rebalance import Rebalance
 from dspkit.policies.stela import Stela
 from dspkit.simulator import Simulator
 

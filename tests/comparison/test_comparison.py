@@ -469,19 +469,19 @@ def test_ranks_of_equal_policies_err_together_no_more_often_than_stated():
     assert wrong / samples <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / samples)
 
 
-def test_ranks_err_no_more_often_where_some_policies_are_equal_and_still_tell_the_others_apart():
-    """Three of mean 0 and three of mean 3: none may be placed among the others, and most are told apart."""
+def test_ranks_err_no_more_often_where_some_policies_are_equal_and_still_separate_the_others():
+    """Three of mean 0 and three of mean 3: none may be placed among the others, and most are separated."""
     random, samples = np.random.default_rng(7), 100
-    wrong = told = 0
+    wrong = apart = 0
     for i in range(samples):
         values = random.exponential(size=(1, 12, 6)) + [0.0, 0.0, 0.0, 3.0, 3.0, 3.0]
         order = ranking(_table(values, names="abcdef"), resamples=500, seed=i).set_index("policy")
         few, many = order.loc[list("abc")], order.loc[list("def")]
         right = (few.rank_low <= 1) & (few.rank_high >= 3)
         wrong += not (right.all() and (many.rank_low <= 4).all() and (many.rank_high >= 6).all())
-        told += int((few.rank_high <= 3).sum())
+        apart += int((few.rank_high <= 3).sum())
     assert wrong / samples <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / samples)
-    assert told > 2 * samples  # of three in each
+    assert apart > 2 * samples  # of three in each
 
 
 def test_pairs_tell_apart_what_means_do_not():

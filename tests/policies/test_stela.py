@@ -12,9 +12,8 @@ from dspkit.apps.stela import SCALE_IN, TABLE_ONE, trial
 from dspkit.core import ArgumentError, DeploymentError, KnobError, call
 from dspkit.policies.ds2 import DS2
 from dspkit.policies.guards import Cooldown
-from dspkit.policies.migrate import Migrate
+from dspkit.policies.migrate import Migrate, Rebalance
 from dspkit.policies.on_demand import ScaleIn, ScaleOut, Situation, machines_in_use, placed
-from dspkit.policies.rebalance import Rebalance
 from dspkit.policies.static import Static
 from dspkit.policies.stela import Stela
 
