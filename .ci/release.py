@@ -38,7 +38,8 @@ def objections(now: str, *, released: bool) -> list[str]:
     elif released and not re.fullmatch(r"\d{4}-\d\d-\d\d", heading[2]):
         wrong.append(f"CHANGELOG.md: {now} has no date, but ({heading[2]})")
     status = ["git", "status", "--porcelain"]
-    if released and subprocess.run(status, cwd=ROOT, capture_output=True, check=True).stdout:
+    checkout = (ROOT / ".git").exists()  # an unpacked source distribution has none
+    if released and checkout and subprocess.run(status, cwd=ROOT, capture_output=True, check=True).stdout:
         wrong.append("files that are not committed: one in notebooks/ would be released")
     return wrong
 

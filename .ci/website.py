@@ -20,10 +20,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import links
+
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "site-src"
-REPOSITORY = "https://github.com/dspkit/dspkit/blob/main/"
-LINK = re.compile(r"(!?\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\()([^)\s]+)(\))")
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing/index.md",
     "CHANGELOG.md": "changelog.md",
@@ -91,24 +92,20 @@ def place(path: Path) -> str | None:
 def relinked(text: str, source: Path, page: str) -> str:
     """Return Markdown whose links fit the site: to its pages, else to the repository."""
 
-    def link(found: re.Match[str]) -> str:
-        target, _, anchor = found[2].partition("#")
-        if not target or re.match(r"[a-z]+:", target):
-            return found[0]
+    def new(target: str, anchor: str) -> str | None:
         path = (source.parent / target).resolve()
         if not path.is_relative_to(ROOT):
-            return found[0]
-        if (inner := place(path)) is not None and (path.is_file() or inner.startswith("reference/")):
-            to = os.path.relpath(inner, Path(page).parent)
-            return f"{found[1]}{to}{'#' + anchor if anchor else ''}{found[3]}"
-        if path.is_dir() and (path / "README.md").exists() and (inner := place(path / "README.md")):
-            return f"{found[1]}{os.path.relpath(inner, Path(page).parent)}{found[3]}"
+            return None
         if not path.exists():
-            raise SystemExit(f"site: {source.relative_to(ROOT)} has a dead link: {found[2]}")
-        return f"{found[1]}{REPOSITORY}{path.relative_to(ROOT).as_posix()}{found[3]}"
+            raise SystemExit(f"site: {source.relative_to(ROOT)} has a dead link: {target}")
+        if path.is_dir() and (path / "README.md").exists() and place(path / "README.md"):
+            path = path / "README.md"
+        inner = place(path)
+        if inner is None or (path.is_dir() and not inner.startswith("reference/")):
+            return links.address(path) + anchor
+        return f"{os.path.relpath(inner, Path(page).parent)}{anchor}"
 
-    fences = re.split(r"(^```.*?^```$|^ *```.*?^ *```$)", text, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if i % 2 else LINK.sub(link, part) for i, part in enumerate(fences))
+    return links.changed(text, new)
 
 
 def write(page: str, text: str) -> None:

@@ -53,8 +53,9 @@ def _lab(args: argparse.Namespace) -> int:
     if source is None:
         raise NotFoundError("an installation without notebooks", expected="them", fix="install dspkit from its wheel")
     copied = kept = 0
-    for part in ("notebooks", "reproduction", "data"):
-        for file in sorted(path for path in (source / part).rglob("*") if path.is_file() and not _made(path)):
+    for part in ("notebooks", "reproduction", "data", "docs", "CONTRIBUTING.md"):  # the notebooks link to these
+        files = (source / part).rglob("*") if (source / part).is_dir() else [source / part]
+        for file in sorted(path for path in files if path.is_file() and not _made(path)):
             to = args.folder / file.relative_to(source)
             if to.exists():  # it may be changed: a person's work is not replaced
                 kept += 1

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaincinv
 
+import links
 from dspkit import apps, run
 from dspkit.core.queueing import _gamma_quantile
 
@@ -136,6 +137,16 @@ print(dspkit.__version__, len(history), dspkit.report.from_history(history, "run
     assert (tmp_path / "course" / "notebooks" / "00_start.ipynb").is_file()
     assert (tmp_path / "course" / "data" / "recorded_job.csv").is_file()
     assert not list((tmp_path / "course").rglob("*.pyc"))
+    pages = [
+        page for page in (tmp_path / "course").rglob("*.md") if "reproduction" not in page.parts
+    ]  # parts of a page
+    assert len(pages) > 50
+    for page in pages:
+        assert [to for to in links.relative(page.read_text()) if not (page.parent / to).exists()] == [], page
+    code = "from importlib.metadata import metadata; print(metadata('dspkit').get_payload())"
+    shown = call(python, "-c", code, **off)
+    assert links.relative(shown) == []
+    assert f"{links.repository()}/blob/main/docs/environment.md" in shown
 
 
 def _versions(folder: Path) -> Path:

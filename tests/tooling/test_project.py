@@ -13,6 +13,8 @@ import yaml
 
 import benchmark_comment
 import dspkit
+import hatch_build
+import links
 import picture
 import release
 
@@ -72,6 +74,46 @@ def test_the_paper_has_a_thousand_words_and_known_references() -> None:
     bib = (ROOT / "dspkit" / "core" / "references.bib").read_text()
     for key in re.findall(r"@(\w+)", body):
         assert f"{{{key}," in bib, key
+
+
+def test_links_of_the_readme_work_on_an_index() -> None:
+    """All are addresses of the repository, and what they name is in it."""
+    text = links.absolute((ROOT / "README.md").read_text(), ROOT / "README.md")
+    assert len(links.relative((ROOT / "README.md").read_text())) > 10
+    assert links.relative(text) == []
+    named = re.findall(rf"{re.escape(links.repository())}/(blob|tree|raw)/main/([^)#]+)", text)
+    assert len(named) > 10
+    for kind, path in named:
+        assert (ROOT / path).is_dir() == (kind == "tree")
+        assert (ROOT / path).exists()
+        assert (kind == "raw") == path.endswith(".png")
+
+
+def test_links_change_outside_blocks_of_code_only() -> None:
+    text = "[a](x.md#b) ![p](y.png) [w](https://e.org/) [s](#t)\n```python\nf[0](x.md)\n```\n"
+    changed = links.changed(text, lambda target, anchor: f"<{target}{anchor}>" if target == "x.md" else None)
+    assert changed == text.replace("x.md#b", "<x.md#b>")
+
+
+def test_links_of_the_copied_notebooks_lead_to_copied_files() -> None:
+    copied = set(hatch_build.files(ROOT))
+    notebooks = [path for path in copied if path.suffix == ".ipynb"]
+    assert {path.parent for path in notebooks} == {ROOT / "notebooks"}
+    assert len(notebooks) == len(list((ROOT / "notebooks").glob("[0-9]*.ipynb")))
+    for path in notebooks:
+        cells = json.loads(path.read_text())["cells"]
+        for target in links.relative("\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")):
+            assert (path.parent / target).resolve() in copied, (path.name, target)
+
+
+def test_what_lies_about_is_not_copied(tmp_path: Path) -> None:
+    wanted = ["notebooks/00_a.ipynb", "notebooks/images/00_a_1.png", "reproduction/stela/study.py", "docs/howto/a.md"]
+    lying = ["notebooks/Untitled.ipynb", "notebooks/.ipynb_checkpoints/00_a-checkpoint.ipynb", "notebooks/x.parquet"]
+    lying += ["notebooks/reports/00_a.html", "reproduction/stela/__pycache__/study.pyc", "data/.secret"]
+    for name in wanted + lying:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.relative_to(tmp_path).as_posix() for path in hatch_build.files(tmp_path)] == sorted(wanted)
 
 
 def test_the_comment_about_speed_states_intervals(tmp_path: Path) -> None:
