@@ -24,7 +24,7 @@ from ..core import (
     WorkloadError,
 )
 from ..core.typing import Array
-from ..core.validation import choice, is_number, whole
+from ..core.validation import choice, is_number, number, whole
 from ..workload import Workload
 from .fluid.engine import Fluid
 from .fluid.latency import TRACE
@@ -195,6 +195,8 @@ class Simulator(BackendBase):
         start = Deployment(topology.uniform()) if deployment is None else topology.check(deployment)
         if start.settings:
             raise DeploymentError(f"settings {dict(start.settings)}", expected="no settings", fix="leave them out")
+        if plant.execution == "micro-batch":
+            self.knobs |= {"settings"}
         self._job = self._make_job(start, scheduler, make)
         self._window, self._keep = 0, keep_ticks
         self._ticks: list[Array] = []
@@ -251,7 +253,8 @@ class Simulator(BackendBase):
     def deploy(self, deployment: Deployment) -> None:
         """Change parallelism, workers or placement, with the downtime that the plant defines.
 
-        Records are lost only where the plant's pause kind is "restart".
+        Records are lost only where the plant's pause kind is "restart". A job in micro-batches also takes the setting
+        `trigger_s`, the shortest time from batch to batch, from the next batch on.
 
         Parameters
         ----------
@@ -269,13 +272,20 @@ class Simulator(BackendBase):
         self._must_be_open()
         self.topology.check(deployment)
         if deployment.settings != self.deployment.settings:
-            raise DeploymentError(
-                "a change of settings",
-                expected=f"a change of {', '.join(sorted(self.knobs))}",
-                fix="leave the settings unchanged",
-            )
+            self._retime(deployment)
         if deployment != self.deployment:
             self._job.deploy(deployment, self._window * self.window_s)
+
+    def _retime(self, deployment: Deployment) -> None:
+        """Set the trigger of a job in micro-batches, the only setting that is known here."""
+        engine, given = self._job.engine, dict(deployment.settings)
+        if set(given) != {"trigger_s"} or not hasattr(engine, "retime"):
+            raise DeploymentError(
+                f"a change of settings to {given!r:.200}",
+                expected="trigger_s, of a job in micro-batches" if hasattr(engine, "retime") else "no settings",
+                fix="leave the settings unchanged",
+            )
+        engine.retime(number(given["trigger_s"], "trigger_s", 1e-3))
 
     @property
     def ticks(self) -> pd.DataFrame:

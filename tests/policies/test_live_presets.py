@@ -40,6 +40,7 @@ WITHIN_S = 30.0  # 15 windows: the time after it in which a policy has to ask fo
 SECONDS = 120.0
 NO_SCALER = {  # what policies that do not promise to keep up say instead
     "static": "keeps what runs",
+    "batch_sizing": "has no batches",
     "stela": "waits for a request",
     "migrate": "waits for a request",
     "rebalance": "waits for a request",
@@ -164,7 +165,7 @@ def test_all_durations_of_a_policy_have_a_pace(name: str) -> None:
     """A knob that is a time is either shortened, or one of those that belong to the job and not to the policy."""
     of_the_job = {
         "target_latency_s", "max_downtime_s", "sync_s", "spawn_s", "idle_s", "began_s", "response_s", "time_limit_s",
-        "batch_interval_s", "rescale_s", "move_s",
+        "batch_interval_s", "rescale_s", "move_s", "shortest_s", "longest_s",
     }  # fmt: skip
     policy: Any = policies.get(name)
     for k in knobs_of(policy):

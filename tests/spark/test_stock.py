@@ -329,6 +329,22 @@ def test_waiting_files_are_counted_against_the_checkpoint(tmp_path):
     counted = FilesWaiting(inbox, log, every_s=0.0)
     assert counted.records(400) == 6 * 100
     assert counted.per_batch == {0: 2, 1: 2}
+    seldom = FilesWaiting(inbox, log, every_s=60.0)
+    assert seldom.records(400) == 6 * 100
+    assert seldom.records(800) is None, "a former count says nothing about the present"
+
+
+def test_files_of_one_name_in_several_folders_are_several(tmp_path):
+    inbox, log = tmp_path / "in", tmp_path / "log"
+    log.mkdir()
+    for day in ("day=1", "day=2 x"):
+        (inbox / day).mkdir(parents=True)
+        (inbox / day / "part-0.json").write_text("")
+    read = {"path": f"file://{tmp_path}/in/day=2%20x/part-0.json", "timestamp": 1, "batchId": 0}
+    (log / "0").write_text("v1\n" + json.dumps(read))
+    assert FilesWaiting(inbox, log).records(50) == 50
+    (inbox / "day=2 x" / "part-1.json").write_text("")
+    assert FilesWaiting(inbox, log).records(50) == 100
 
 
 class Node:
@@ -469,7 +485,7 @@ def test_a_query_of_connect_is_observed_and_not_changed():
         assert set(job.missing) == set(KNOBS)
         with pytest.raises(AttachError, match="Connect"):
             job.limit(rows=5)
-        with pytest.raises(AttachError, match="executors or a read limit"):
+        with pytest.raises(AttachError, match="executors, a read limit or a trigger"):
             job.backend()
         snapshot = job.observe()
         assert snapshot.execution == "micro-batch"

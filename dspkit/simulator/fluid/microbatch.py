@@ -210,6 +210,10 @@ class Batches:
         self._live = np.where(layout.cores[:, None] > 0, layout.node_instances, 0)
         self._refuse = np.where(layout.drops, layout.room, math.inf)
 
+    def retime(self, trigger_s: float) -> None:
+        """Begin batches this long after each other at least."""
+        self._trigger = trigger_s
+
     def pause(self, seconds: Array) -> None:
         self._job.clock[PAUSE] = max(self._job.clock[PAUSE], float(seconds.max()))
 

@@ -378,6 +378,10 @@ class MicrobatchRecords:
         b.g["halted"] = bool(np.any(layout.node_instances[layout.cores > 0].sum(axis=0) == 0))
         self._hold()
 
+    def retime(self, trigger_s: float) -> None:
+        """Begin batches this long after each other at least."""
+        self._batch.g["trigger"] = trigger_s
+
     def pause(self, seconds: Array) -> None:
         """Pause the job for the longest of these times, as its stages take turns."""
         g = self._batch.g[0]

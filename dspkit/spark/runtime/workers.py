@@ -262,7 +262,7 @@ def task_slots(spark: Any) -> int:
     master = spark.sparkContext.master
     if local := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
         return int(local[1])
-    if master.startswith("local"):
+    if master.startswith("local") and not master.startswith("local-cluster"):
         return 1 if master == "local" else os.cpu_count() or 1
     context = spark.sparkContext._jsc.sc()
     return int(

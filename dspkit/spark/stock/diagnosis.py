@@ -387,7 +387,7 @@ def _slots(query: Query, batches: Batches, model: BatchTime, figures: Figures) -
     if not model.known or not query.slots or figures["state"] in ("ended", "stuck"):
         return
     rate, interval = figures.get("offered", figures["rate"]), query.trigger_s or 0.0
-    limit = _limit_rows(query, batches)
+    limit = limit_rows(query, batches)
     k, share = slots_needed(model, rate, interval, limit)
     if k is None:
         yield Finding("slots", _no_slots(model, rate, interval, limit), {"offered": rate})
@@ -420,7 +420,7 @@ def _no_slots(model: BatchTime, rate: float, trigger_s: float, limit: float) -> 
     return f"{head}: {ways}, fewer state stores, or cheaper operators."
 
 
-def _limit_rows(query: Query, batches: Sequence[MicroBatch]) -> float:
+def limit_rows(query: Query, batches: Sequence[MicroBatch]) -> float:
     """Return the most records that the read limit lets into a batch; infinity without one."""
     if query.limit is None:
         return math.inf
@@ -750,7 +750,7 @@ def what_if(
     figures = _figures(query, whole)
     k = query.slots if slots is None else slots
     interval = (query.trigger_s or 0.0) if trigger_s is None else trigger_s
-    limit = _limit_rows(query, whole) if max_per_batch is None else float(max_per_batch)
+    limit = limit_rows(query, whole) if max_per_batch is None else float(max_per_batch)
     offered = figures.get("offered", figures["rate"]) if rate is None else float(rate)
     if available_now_s is not None:
         lag = figures.get("lag", 0.0)

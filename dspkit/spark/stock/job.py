@@ -32,7 +32,7 @@ from ...core import (
 from ...core.html import html_table, templates
 from ...core.validation import number, whole
 from ..runtime import session, workers
-from .diagnosis import Diagnosis, Query, WhatIf, diagnose, limit_kind, what_if
+from .diagnosis import Diagnosis, Query, WhatIf, diagnose, limit_kind, limit_rows, what_if
 from .knobs import KNOBS, QueryKnobs
 from .model import BatchTime, fit_batch_time
 from .observation import (
@@ -567,8 +567,9 @@ class AttachedQuery(Observed, BackendBase):
             names = self._changer.sources()
             found = re.fullmatch(r"FileStreamSource\[(file:.*)\]", names[0]) if len(names) == 1 else None
             checkpoint = Path(unquote(urlparse(self._changer.checkpoint()).path))
-            if found and (checkpoint / "sources" / "0").is_dir():
-                return FilesWaiting(Path(unquote(urlparse(found[1]).path)), checkpoint / "sources" / "0")
+            folder = None if not found else Path(unquote(urlparse(found[1]).path))
+            if folder is not None and folder.is_dir() and (checkpoint / "sources" / "0").is_dir():  # and no pattern
+                return FilesWaiting(folder, checkpoint / "sources" / "0")
         return None
 
     def _known_settings(self) -> dict[str, str]:
@@ -925,18 +926,19 @@ class SteeredQuery(BackendBase):
             raise AttachError(f"executors={executors}", expected="(fewest, most)", fix="as in (1, 6)")
         self._low, self._high = low, high
         job._window_s, job._observed = number(window_s, "window_s", 0, above=True), False
-        able = {"parallelism": "executors", "settings": "limit"}
-        self.knobs = frozenset(name for name, knob in able.items() if knob not in job.missing)
+        able = [("parallelism", "executors"), ("settings", "limit"), ("settings", "trigger")]
+        self.knobs = frozenset(name for name, knob in able if knob not in job.missing)
         if not self.knobs:
             raise AttachError(
                 "; ".join(f"{k}: {v}" for k, v in job.missing.items()),
-                expected="executors or a read limit that can be changed",
+                expected="executors, a read limit or a trigger that can be changed",
                 fix="use job.observe(), or run the policy on the recording: advise(job.history)",
             )
         most = self._high * job._cores
         graph = job.topology
         self.topology = Topology(tuple(replace(o, max_parallelism=most) for o in graph.operators), graph.edges)
         self._deployment = Deployment(self._shared(max(1, job._slots)))
+        self._asked = 0  # executors
 
     @property
     def deployment(self) -> Deployment:
@@ -961,10 +963,7 @@ class SteeredQuery(BackendBase):
         seen = self._job.observe()
         if seen is None:
             return None
-        model, operators = self._job.model, {}
-        share = 0.0
-        if seen.latency is not None and model.known and model.a is not None:
-            share = min(0.9, model.a.value / max(1e-9, seen.latency.mean))
+        share, operators = self._fixed_share(seen), {}
         for name, m in seen.operators.items():
             k = self._deployment.parallelism[name]
             rate = None if m.true_rate is None else m.true_rate * (1 - share)
@@ -972,18 +971,50 @@ class SteeredQuery(BackendBase):
             operators[name] = replace(m, true_rate=rate, utilisation=busy, parallelism=k)
         return replace(seen, deployment=self._deployment, operators=operators)
 
+    def _fixed_share(self, seen: Snapshot) -> float:
+        """Return the share of the time that goes into the fixed parts of batches when the query is busy.
+
+        Small batches consist of little else, but grow with the load: up to the interval of the trigger, or the read
+        limit. Without either, a batch four times as long as its fixed part is thought acceptable.
+        """
+        told, model = self._job._query(), self._job.model
+        if seen.latency is None or not model.known or model.a is None:
+            return 0.0
+        fixed, limit = model.a.value, limit_rows(told, whole_batches(told.batches))
+        if told.trigger_s:
+            largest = told.trigger_s
+        elif math.isfinite(limit):
+            largest = float(model.drawn(limit, max(1, told.slots))[0])
+        else:
+            largest = max(1.0, 4 * fixed)
+        return min(0.9, fixed / max(1e-9, largest, seen.latency.mean))
+
     def deploy(self, deployment: Deployment) -> None:
-        """Ask for as many executors as the instances of all stages need, and set the limit and the trigger."""
+        """Ask for as many executors as the instances of all stages need, and set the limit and the trigger.
+
+        Of instances beyond the slots of the most executors, the stages with most of them go without.
+        """
         self._must_be_open()
         self.topology.check(deployment)
         if "parallelism" in self.knobs and deployment.parallelism != self._deployment.parallelism:
-            wanted = math.ceil(sum(deployment.parallelism.values()) / self._job._cores)
-            self._job.executors(min(self._high, max(self._low, wanted)))
-        if "max_per_batch" in deployment.settings:
-            changer = self._job._knob("limit")
-            kind = limit_kind(changer.sources()) or "rows"
-            self._job.limit(**{kind: int(deployment.settings["max_per_batch"])})
+            made, most = dict(deployment.parallelism), self._high * self._job._cores
+            while sum(made.values()) > max(most, len(made)):
+                made[max(made, key=lambda name: made[name])] -= 1
+            deployment = replace(deployment, parallelism=made)
+            wanted = math.ceil(sum(made.values()) / self._job._cores)
+            self._executors(min(self._high, max(self._low, wanted)))
+        settings = deployment.settings
+        if "max_per_batch" in settings and settings != self._deployment.settings:
+            kind = limit_kind(self._job._knob("limit").sources()) or "rows"
+            self._job.limit(**{kind: int(settings["max_per_batch"])})
+        if "trigger_s" in settings and settings != self._deployment.settings:
+            self._job.trigger(float(settings["trigger_s"]))
         self._deployment = deployment
+
+    def _executors(self, count: int) -> None:
+        if count != self._asked:
+            self._job.executors(count)
+            self._asked = count
 
     def close(self) -> None:
         """Reject further calls; the query stays attached."""

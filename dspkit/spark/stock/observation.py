@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from ...core import BackendError, Latency, MetricError
 
 _OFFSETS = ("endOffset", "latestOffset")
 _MOST_FILES = 200_000  # files of a folder that are counted for the lag of a file source
+_REST = 50.0  # times the duration of a count, for which none is made
 
 
 class AttachError(BackendError):
@@ -426,16 +429,20 @@ class FilesWaiting:
         self._folder, self._log, self._every_s = folder, log, every_s
         self._read: set[str] = set()
         self._parts: set[str] = set()
-        self._counted, self._waiting = -math.inf, 0
+        self._due, self._waiting = -math.inf, 0
         self.per_batch: dict[int, int] = {}  # files by number of the batch
 
     def records(self, rows: float) -> float | None:
-        """Return the records that wait, if `rows` were read from all files so far; None while that is not known."""
-        now = time.monotonic()
-        if now - self._counted >= self._every_s:
-            self._count()
-            spent = time.monotonic() - now
-            self._counted = time.monotonic() + 100 * spent  # a folder of many files is counted less often
+        """Return the records that wait, if `rows` were read from all files so far.
+
+        None while that is not known, and until the next count is due.
+        """
+        began = time.monotonic()
+        if began < self._due:
+            return None
+        self._count()
+        took = time.monotonic() - began
+        self._due = began + took + max(self._every_s, _REST * took)  # a folder of many files is counted less often
         return self._waiting * rows / len(self._read) if self._read else None
 
     def _count(self) -> None:
@@ -443,22 +450,37 @@ class FilesWaiting:
             if part.name in self._parts or part.name.startswith("."):
                 continue
             lines = part.read_text("utf-8", "replace").splitlines()[1:]
-            files = {json.loads(line)["path"].rsplit("/", 1)[-1] for line in lines if line.strip()}
+            files = {self._name(json.loads(line)["path"]) for line in lines if line.strip()}
             if part.name.isdecimal():
                 self.per_batch[int(part.name)] = len(files)
             self._parts.add(part.name)
             self._read |= files
-        there = 0
-        for count, path in enumerate(self._folder.rglob("*")):
-            if count > _MOST_FILES:
-                raise AttachError(
-                    f"more than {_MOST_FILES} files in {self._folder}",
-                    expected="a folder that can be counted",
-                    fix="pass waiting=, a function that returns the records that wait",
-                )
-            if not path.name.startswith((".", "_")) and path.is_file() and path.name not in self._read:
-                there += 1
-        self._waiting = there
+        self._waiting = sum(name not in self._read for name in self._names())
+
+    def _name(self, uri: str) -> str:
+        """Return the path of a file below the folder; its name, if it is written there in another way."""
+        path, below = unquote(urlparse(uri).path), f"{self._folder}/"
+        return path[len(below) :] if path.startswith(below) else path.rsplit("/", 1)[-1]
+
+    def _names(self) -> Iterator[str]:
+        todo, count = [""], 0
+        while todo:
+            below = todo.pop()
+            with os.scandir(self._folder / below) as entries:
+                for entry in entries:
+                    if entry.name.startswith((".", "_")):
+                        continue
+                    if entry.is_dir():
+                        todo.append(f"{below}{entry.name}/")
+                        continue
+                    count += 1
+                    if count > _MOST_FILES:
+                        raise AttachError(
+                            f"more than {_MOST_FILES} files in {self._folder}",
+                            expected="a folder that can be counted",
+                            fix="pass waiting=, a function that returns the records that wait",
+                        )
+                    yield below + entry.name
 
 
 def whole_batches(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
