@@ -11,6 +11,7 @@
     fuzz    feed the parsers of others' files mutated input, ten minutes each (ARGS="markdown --seconds 60")
     reproduce  make the papers' tables again, and docs/reproduction.md of them (--only stela; some 25 minutes)
     docs    run the examples of the how-to pages (--no-examples: not), and build the site strictly into build/site
+            (--run: first the notebooks, for the outputs in its tutorials; some 15 minutes)
     picture  film the moving picture of the README
     release  build and check what is released, up to the upload
     jar     compile the Spark part's Java again (needs a JDK of 17 or newer)

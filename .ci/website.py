@@ -22,6 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import links
+import tutorials as outputs
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "site-src"
@@ -129,19 +130,20 @@ def documents() -> None:
 
 
 def tutorials() -> list[str]:
-    """The notebooks as pages: their prose, code and pictures."""
+    """The notebooks as pages: their prose, their code, and what it showed."""
     index = ROOT / "notebooks" / "README.md"
     write("tutorials/index.md", relinked(index.read_text(encoding="utf-8"), index, "tutorials/index.md"))
     shutil.copytree(ROOT / "notebooks" / "images", OUT / "tutorials" / "images", dirs_exist_ok=True)
     pages = []
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         page, parts = f"tutorials/{path.stem}.md", []
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        for cell, below in outputs.shown_below(path.stem, cells):
             source = "".join(cell["source"]).strip()
             if cell["cell_type"] == "markdown":
                 parts.append(relinked(source, path, page))
             elif source:
-                parts.append(f"```python\n{source}\n```")
+                parts += [f"```python\n{source}\n```", *below]
         parts.insert(1, f"!!! note\n    To run it: `dspkit lab`, or `make lab` in a checkout, then open `{path.name}`.")
         write(page, "\n\n".join(parts) + "\n")
         pages.append(page)
@@ -287,6 +289,8 @@ def requests(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    if "--run" in sys.argv:
+        outputs.run([word for word in sys.argv[1:] if not word.startswith("-")])
     if "--sources" not in sys.argv:
         examples = [sys.executable, "-m", "pytest", "-n0", "-q", "tests/tooling/test_docs.py"]
         if "--no-examples" not in sys.argv and subprocess.run(examples, cwd=ROOT, check=False).returncode:

@@ -255,7 +255,7 @@ def decisions_fit(policy: Policy, examples: int = EXAMPLES) -> None:
     >>> decisions_fit(Static(), examples=1)
     """
     try:
-        from hypothesis import Phase, given, settings
+        from hypothesis import HealthCheck, Phase, given, settings
         from hypothesis import strategies as st
 
         from .strategies import plants, topologies
@@ -264,8 +264,14 @@ def decisions_fit(policy: Policy, examples: int = EXAMPLES) -> None:
             "no hypothesis", expected="it installed", fix="pip install hypothesis, or pass examples=0"
         ) from error
 
-    # Examples are not shrunk, as each attempt is a simulation.
-    @settings(max_examples=examples, deadline=None, phases=(Phase.reuse, Phase.generate))
+    # Examples are not shrunk, as each attempt is a simulation. Draws count the time between them, in which the first
+    # simulation is compiled: half a minute on a busy machine is not the policy's fault.
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        phases=(Phase.reuse, Phase.generate),
+        suppress_health_check=(HealthCheck.too_slow,),
+    )
     @given(data=st.data())
     def tried(data: Any) -> None:
         topology = data.draw(topologies())
