@@ -199,7 +199,7 @@ class ServiceThread:
         why = ""
         try:
             self._run()
-        except BaseException as error:  # told by `failure`: an exception here would end on stderr, unseen
+        except BaseException as error:  # reported by `failure`: an exception here would end on stderr, unseen
             why = f" ({type(error).__name__}: {error})"
         if not self.ended.is_set():
             self.failure = ThreadError(
