@@ -3,8 +3,8 @@
 A windowed word count as a user would write it, on executors of two slots: a Python function sleeps 6 ms per line, words
 are counted by window in RocksDB, and a foreachBatch function keeps the counts. 60 lines/s arrive, then 250, then none.
 A policy of ours controls the executors or the trigger; with `spark`, Spark's own dynamic allocation does, and with
-`none` all three executors run throughout. Prints one line of JSON per window, and one at the end: seconds from the step until the lag falls for good, the
-longest batch, and whether the counts are those of plain Python.
+`none` all three executors run throughout. Prints one line of JSON per window, and one at the end: seconds from the step
+until the lag falls for good, the longest batch, and whether the counts are those of plain Python.
 """
 
 from __future__ import annotations
