@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..simulator import Simulator
-    from ..spark import SparkJob, TraceSource
+    from ..spark import SparkJob
 
 
 def replay(topology: Topology, plant: Plant, history: History) -> History:
@@ -281,13 +281,17 @@ class App:
         load = self.workload if self.plant is None and self.workload is not None else live.load()
         return App(self.name, topology, _NOTHING, load, live.target_latency_s, self.reference, live=live)
 
-    def source(self, load: Workload | Mapping[str, Workload], **settings: Any) -> TraceSource | dict[str, TraceSource]:
+    def source(
+        self, load: Workload | Mapping[str, Workload], factor: Callable[[], float] | None = None, **settings: Any
+    ) -> Any:
         """Return the live input under `load`: a log that fills, the same each time; by source if there are several.
 
         Parameters
         ----------
         load : Workload or mapping
             The load in records/s; one load for several sources is shared equally.
+        factor : callable, optional
+            Returns the factor of the load at that moment: then it is a TurnedSource.
         **settings
             Settings of TraceSource.
 
@@ -297,12 +301,16 @@ class App:
         >>> apps.word_count().source(workload.Constant(50)).offered(10)
         500.0
         """
-        from ..spark import TraceSource
+        from ..spark import TraceSource, TurnedSource
 
         live, names = cast(Live, self.as_live().live), self.topology.sources
         if isinstance(load, Workload):
             load = dict.fromkeys(names, load if len(names) == 1 else load * (1 / len(names)))
-        made = {name: TraceSource(each, live.maker(name), live.schema, **settings) for name, each in load.items()}
+        made: dict[str, Any] = {
+            name: TraceSource(each, live.maker(name), live.schema, **settings) for name, each in load.items()
+        }
+        if factor is not None:
+            made = {name: TurnedSource(trace, factor) for name, trace in made.items()}
         return made[names[0]] if len(names) == 1 and set(made) == set(names) else made
 
     def rows(self, load: Workload | Mapping[str, Workload], ids: Any) -> list[dict[str, Any]]:
@@ -333,7 +341,7 @@ class App:
         load: Workload | Mapping[str, Workload] | None = None,
         *,
         workers: int | None = None,
-        scale: float = 1.0,
+        scale: float | Callable[[], float] = 1.0,
         parallelism: Mapping[str, int] | int | None = None,
         micros: Mapping[str, float] | float | None = None,
         cpu: Mapping[str, float] | float | None = None,
@@ -350,8 +358,8 @@ class App:
         workers : int, optional
             Number of workers of a standalone cluster, which the job can then change; without it Spark runs in local
             mode.
-        scale : float
-            Factor of the load.
+        scale : float or callable
+            Factor of the load; a function is asked for it while the job runs.
         parallelism : int or mapping, optional
             Instances at the start; one of each operator if left out.
         micros, cpu : float or mapping, optional
@@ -374,7 +382,8 @@ class App:
         if live.note:
             log.info(live.note)
         functions = live.timed(micros, cpu)
-        source = app.source(_scaled(app.workload if load is None else load, scale))
+        base = app.workload if load is None else load
+        source = app.source(base, scale) if callable(scale) else app.source(_scaled(base, scale))
         settings.setdefault("deployment", app.deployment(parallelism))
         if workers is None:
             return SparkJob(app.topology, functions, source, **settings)

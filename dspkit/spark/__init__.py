@@ -23,7 +23,7 @@ from .sinks.sql import SqlSink
 from .sources.files import FileSource
 from .sources.kafka import KafkaSource
 from .sources.redis import RedisSource
-from .sources.trace import TraceSource
+from .sources.trace import TraceSource, TurnedSource
 from .stock.job import AttachedQuery, Recording, attach
 from .stock.observation import AttachError
 from .stock.repartition import repartition
@@ -58,6 +58,7 @@ __all__ = [
     "TableSink",
     "ThreadError",
     "TraceSource",
+    "TurnedSource",
     "arrow",
     "attach",
     "dataframe",

@@ -67,6 +67,12 @@ class Logs:
         self._sources, self._names, self._checkpoint, self.zero_s = sources, names, checkpoint, 0.0
         self.go_back()
 
+    def began(self, zero_s: float) -> None:
+        """Note when the sources began to read, in seconds."""
+        self.zero_s = zero_s
+        for followed in self._follows.values():
+            followed.began(zero_s)
+
     def go_back(self) -> None:
         """Count what is committed as read, and nothing else: a query starts."""
         offsets = self._checkpoint.offsets() or [[] for _ in self._names]
@@ -153,6 +159,8 @@ class SparkJob(BackendBase):
         A SparkSession to use; if left out, the running one or a new one.
     owns_master
         Whether to close the cluster with the job.
+    on_progress
+        Called with a few words at each stage of the start, which takes some ten seconds.
 
     Examples
     --------
@@ -184,6 +192,7 @@ class SparkJob(BackendBase):
         engine: str = "auto",
         spark: Any = None,
         owns_master: bool = False,
+        on_progress: Callable[[str], None] = lambda stage: None,
     ):
         choice(engine, "engine", ENGINES)
         choice(mode, "mode", EXECUTION)
@@ -202,6 +211,7 @@ class SparkJob(BackendBase):
         self._sinks = dict(sinks or {})
         self._functions = line.functions(topology, functions, self._sources, self._sinks)
         self._open = False
+        self._on_progress = on_progress
         self._owned: list[Any] = []  # clean-up functions for close(), called in reverse order
         self._changing = threading.Lock()  # of workers and parallelism: one change after the other
         self._refused: Exception | None = None  # the error of a change that continued after `deploy` had returned
@@ -236,12 +246,7 @@ class SparkJob(BackendBase):
         if not temporary:  # a Spark that the job starts keeps its log there
             settings = {spark_log.SETTING: str(self._checkpoint.own / "log")} | settings
         self._owned.append(self._checkpoint.release)
-        running = session.running_session()
-        self._choose()
-        start = self._cluster.start if self._cluster else partial(session.start_session, self.master)
-        base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
-        session.join(started=running is None and spark is None)
-        self._owned.append(lambda: session.leave_session(base))
+        base = self._session(spark, settings)
         if temporary:
             session.remove_at_end(base, self._checkpoint.folder)
         self.master, self._workers = base.sparkContext.master, Workers(base, self._cluster)
@@ -260,6 +265,7 @@ class SparkJob(BackendBase):
         plan = self._plan(stages, max_batch_records)
         zero = self._checkpoint.zero_micros
         make = partial(self._engine, base, plan)
+        self._on_progress("the query starts, 3 of 4")
         warm_up = not zero or self.execution == "pipelined"
         self._supervisor = Supervisor(
             make,
@@ -281,6 +287,7 @@ class SparkJob(BackendBase):
             )
         if warm_up:
             zero = self._let_begin(zero)
+        self._logs.began(zero * 1e-6)
         watch = StragglerWatch(meter.silent, self._names, meter.heavy, self._supervisor.cut)
         self._owned.append(watch.close)
         self._threads = [meter.thread, self._supervisor.thread, watch.thread, self._publisher.thread]
@@ -289,13 +296,25 @@ class SparkJob(BackendBase):
             flow = FlowController(meter.totals, self._k, inputs, self._supervisor.allow)
             self._threads.append(flow.thread)
             self._owned.append(flow.close)
-        self._open, self._logs.zero_s = True, zero * 1e-6
+        self._open = True
         atexit.register(self.close)
         self._began = self._end = _aligned(time.time())
         self._before, self._cores = self._collector.totals(), self._workers.reading()
         self._shares = SourceShares(self.topology, {name: i for i, name in enumerate(self._names)}, self._before)
         self._last: Snapshot | None = None
         self._until_token = ""  # the epoch before the present deployment's first, or the last one that was reported
+
+    def _session(self, spark: Any, settings: dict[str, str]) -> Any:
+        """Return the Spark session of the job, which is started if there is none."""
+        self._on_progress("Spark starts, 1 of 4")
+        with session.STARTING:  # another job may be starting, or ending the Spark that this one is about to use
+            running = session.running_session()
+            self._choose()
+            start = self._cluster.start if self._cluster else partial(session.start_session, self.master)
+            base = spark or start(self.mode, settings, with_jar=self.engine == "jar")
+            session.join(started=running is None and spark is None)
+        self._owned.append(lambda: session.leave_session(base))
+        return base
 
     def _plan(self, stages: Sequence[Stage], max_batch_records: int) -> QueryPlan:
         kept = self._checkpoint
@@ -305,6 +324,7 @@ class SparkJob(BackendBase):
 
     def _take_slots(self, deployment: Deployment) -> None:
         """Wait for the workers, and reserve the slots that the first deployment needs."""
+        self._on_progress("workers start, 2 of 4")
         self._workers.wait_at_first(self._needs(deployment))
         self._wanted = self._present = deployment
         with reserving():
@@ -388,9 +408,11 @@ class SparkJob(BackendBase):
 
         `zero` is when the logs of a former run began, in microseconds; 0 for new logs, which begin now.
         """
-        end = time.monotonic() + _START_S
+        end, wanted = time.monotonic() + _START_S, self._deployment.instances
         while self.execution == "pipelined" and time.monotonic() < end:
-            if sum(self._collector.totals().tasks.values()) >= self._deployment.instances:
+            ready = sum(self._collector.totals().tasks.values())
+            self._on_progress(f"{min(ready, wanted)} of {wanted} instances are ready, 4 of 4")
+            if ready >= wanted:
                 break
             if self._supervisor.failed is not None:
                 raise self._supervisor.failed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import pickle
 import struct
 import subprocess
 import sys
@@ -26,7 +28,7 @@ from dspkit import Deployment, Topology, workload
 from dspkit.apps import autrascale as words
 from dspkit.apps.live import Service
 from dspkit.core import ArgumentError
-from dspkit.spark import CheckpointError, SparkJob, TraceSource
+from dspkit.spark import CheckpointError, SparkJob, TraceSource, TurnedSource
 from dspkit.spark.dataflow import exchange, state, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.dataflow.exchange import Edge, Records, owners, stamped
@@ -37,6 +39,7 @@ from dspkit.spark.runtime import cluster as processes
 from dspkit.spark.runtime import supervisor
 from dspkit.spark.runtime import workers as nodes
 from dspkit.spark.runtime.supervisor import HEADROOM, STALL_S, TARGET_S, Progress, StallWatch, Supervisor, allowance
+from dspkit.spark.sources.log import LogTailer, close_all
 
 SCHEMA = stamped(as_schema("word string, n int64"), "split")
 NUMBERS = KeyedState("count", ("n",), (pa.int64(),), pa.int64(), single=True)
@@ -154,6 +157,51 @@ def test_beyond_its_horizon_a_log_goes_on_at_its_last_rate() -> None:
     assert source.offered(100) == pytest.approx(20 * 10 + 80 * 50)
     records, _ = source.records(np.array([0, 0, 3, 100, 101], "<i8").tobytes(), {})  # record 1603
     assert records.event[0] * 1e-6 == pytest.approx(20 + (1604 - 200) / 50)
+
+
+def test_a_turned_load_is_its_integral_and_each_record_is_the_same_when_it_is_read_again(tmp_path, monkeypatch) -> None:
+    """Against the integral of factor times rate in small steps; a job that continues finds the same records."""
+    load, wave, turns = workload.Sine(200, 150, 40), 0.001, ((0.0, 1.0), (7.31, 2.5), (13.0, 0.0), (18.2, 0.4))
+    now = {"factor": 1.0, "s": 0.0}
+    monkeypatch.setattr(time, "time", lambda: 1_000_000 + now["s"])
+    trace = TraceSource(load, partitions=3, horizon_s=60, step_s=0.01)
+    source = TurnedSource(trace, lambda: now["factor"]).at(tmp_path / "marks")
+    tailer = LogTailer(source, lambda: [0, 0, 0])
+    assert sum(tailer.counts) == 0  # it does not fill before the job has begun
+    tailer.began(1_000_000)
+    times = np.arange(0, 30, wave) + wave / 2
+    factors = np.select([times >= at for at, _ in reversed(turns)], [factor for _, factor in reversed(turns)])
+    offered = np.cumsum(factors * load.rates(times) * wave)
+    for (at, factor), until in zip(turns, (7.31, 13.0, 18.2, 30.0), strict=True):
+        now["factor"] = factor
+        for now["s"] in (at, (at + until) / 2, until):
+            tailer._look()
+            assert sum(tailer.counts) == pytest.approx(np.interp(now["s"], times, offered), abs=2)
+    whole = sum(tailer.counts)
+    stretches = [(p, 0, count) for p, count in enumerate(tailer.counts)]
+    frame = np.array([5, 1_000_000_000_000, *itertools.chain(*stretches)], "<i8").tobytes()
+    close_all()
+    worker = pickle.loads(pickle.dumps(source))  # a task's, which has no slider
+    records, read_to = worker.records(frame, {})
+    assert records.batch.column("id").to_pylist() == list(range(whole))
+    assert read_to == dict(enumerate(tailer.counts))
+    seconds = (records.event - 1_000_000_000_000) / 1e6
+    assert np.interp(seconds, times, offered) == pytest.approx(np.arange(1, whole + 1), abs=2)
+    assert not ((seconds > 13.05) & (seconds < 18.15)).any()  # nothing arrives at a factor of 0
+    half = np.array([5, 1_000_000_000_000, 1, 40, tailer.counts[1]], "<i8")
+    again, _ = worker.records(half.tobytes(), {})
+    same = (np.arange(whole) % 3 == 1) & (np.arange(whole) >= 121)
+    assert again.event.tolist() == records.event[same].tolist()
+    assert worker.partition_of(half[2:].reshape(-1, 3)).tolist() == [1] * (tailer.counts[1] - 40)
+    close_all()
+    now["factor"], now["s"] = 3.0, 33.0
+    later = LogTailer(source, lambda: [0, 0, 0])  # of a job that continues: it changes nothing before it has begun
+    assert sum(later.counts) <= whole
+    later.began(1_000_000)
+    later._look()
+    assert sum(later.counts) == pytest.approx(whole + 0.4 * load.rates(np.arange(30, 33, wave)).sum() * wave, abs=2)
+    assert worker.records(frame, {})[0].event.tolist() == records.event.tolist()
+    close_all()
 
 
 def test_a_window_without_any_reading_says_that_nothing_was_measured() -> None:

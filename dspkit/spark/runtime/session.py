@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ _SQL = {  # settings of a job's own copy of the session
 }
 _LONGEST = 50  # characters of a folder for sockets: the system accepts a hundred, Spark adds a name of 43
 _use = {"jobs": 0, "ours": False}  # users of the one Spark of this process
+STARTING = threading.RLock()  # held by a job that starts or ends this Spark: a cell and a view may do so at once
 _log: spark_log.SparkLog | None = None  # of the one Spark of this process, if we started it
 _quiet_java = spark_log.QuietJava()
 _PATTERN = re.compile(r"[,*?{}\[\]]")
@@ -289,10 +291,11 @@ def join(*, started: bool) -> None:
 
 def leave_session(spark: Any) -> None:
     """Count one job less; the last one ends Spark if a job started it."""
-    _use["jobs"] -= 1
-    if not _use["jobs"] and _use["ours"]:
-        _use["ours"] = False
-        stop(spark)
+    with STARTING:
+        _use["jobs"] -= 1
+        if not _use["jobs"] and _use["ours"]:
+            _use["ours"] = False
+            stop(spark)
 
 
 def stop(spark: Any) -> None:

@@ -13,7 +13,7 @@ from ...core import ArgumentError
 from ...core.typing import Array
 from ..errors import SourceError
 from ..functions import as_schema
-from .log import LogSource, Mark, Marks
+from .log import Follower, LogSource, Mark, Marks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,7 @@ class FileSource(LogSource):
         return str(mark.where[0])
 
 
-class _Look:
+class _Look(Follower):
     """The driver's count of lines as files grow; a mark is set when a partition changes from one file to another."""
 
     def __init__(self, path: Path, pattern: str, marks: list[list[Mark]]):

@@ -14,7 +14,7 @@ from ...core.typing import Array
 from ...core.validation import choice
 from ..errors import SourceError
 from ..functions import as_schema
-from .log import SINCE, LogSource, Mark, Marks
+from .log import SINCE, Follower, LogSource, Mark, Marks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +123,7 @@ def _marks(consumer: Any, topic: str, p: int) -> tuple[int, int]:
     return int(low), int(high)
 
 
-class _Offsets:
+class _Offsets(Follower):
     """The driver's view of the end of each partition."""
 
     def __init__(self, source: KafkaSource, first: list[int]):

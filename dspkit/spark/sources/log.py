@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from ...core import DspkitError
 from ...core.files import write_atomically
@@ -52,6 +52,9 @@ class Mark(NamedTuple):
 class Follower(Protocol):
     """The driver's view of a log."""
 
+    def began(self, zero_s: float) -> None:
+        """Note when the job began to read, in seconds; a log that fills by itself need not know."""
+
     def look(self) -> list[tuple[int, list[Mark]]]:
         """Return for each partition the number of its records, and new marks."""
         ...
@@ -80,6 +83,8 @@ class LogSource(ABC):
     """
 
     folder: Path | None = field(default=None, kw_only=True, repr=False, compare=False)  # of the marks: the job sets it
+
+    look_every_s: ClassVar[float] = 0.05  # the driver looks how far it is filled
 
     schema: Any = field(init=False, repr=False, default=None)
 
@@ -388,7 +393,6 @@ class _Seen:
             raise ValueError(f"{self.added} marks of partition {p}, which had {least}")
 
 
-_EVERY_S = 0.05
 _REMEMBERED = 12_000  # looks that are kept: ten minutes
 _PATIENCE_S = 15.0  # timeout of a log that does not answer
 
@@ -430,6 +434,10 @@ class LogTailer:
         self.thread = ServiceThread("dspkit-follow", f"follows {self._source.log}", partial(self._run, report))
         self.thread.start()
 
+    def began(self, zero_s: float) -> None:
+        """Note when the job began to read, in seconds."""
+        self._follower.began(zero_s)
+
     def offered(self, at: float) -> float:
         """Return how many records there were at that time."""
         import numpy as np
@@ -445,7 +453,7 @@ class LogTailer:
     def _run(self, report: Callable[[Sequence[int]], None]) -> None:
         assert self.thread is not None
         good, ended = time.monotonic(), self.thread.ended
-        while not ended.wait(_EVERY_S):
+        while not ended.wait(self._source.look_every_s):
             try:
                 self._look()
                 good = time.monotonic()

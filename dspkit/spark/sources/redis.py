@@ -12,7 +12,7 @@ from ...core.typing import Array
 from ...core.validation import choice
 from ..errors import SourceError
 from ..functions import as_schema
-from .log import SINCE, LogSource, Mark, Marks
+from .log import SINCE, Follower, LogSource, Mark, Marks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +122,7 @@ def _look(client: Any, streams: Sequence[str]) -> list[dict[str, Any]]:
     return list(found)
 
 
-class _Counts:
+class _Counts(Follower):
     """The driver's count of entries as they are added."""
 
     def __init__(self, source: RedisSource, marks: list[list[Mark]]):

@@ -1,17 +1,24 @@
-"""The source of experiments: a replayable log that fills at the pace of a Workload."""
+"""The sources of experiments: replayable logs that fill at the pace of a Workload.
+
+`TurnedSource` is one whose load a person scales while it fills. From a mark on, at which the log had $n_0$ records at
+the second $t_0$ and the factor became $f$, it has $n(t) = n_0 + f (C(t) - C(t_0))$, where $C$ counts the records that
+the workload itself has offered. So the time of a record is the inverse of a formula, also when it is read again.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core import ArgumentError, WorkloadError
 from ...core.typing import Array
 from ...workload import Workload
 from ..dataflow.exchange import Records
 from ..functions import as_schema
+from .log import Follower, LogSource, Mark, Marks, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,19 +154,40 @@ class TraceSource:
         ([1, 3], {1: 2})
         """
         import numpy as np
-        import pyarrow as pa
 
         words = np.frombuffer(frame, "<i8")
-        read, zero, stretches = words[0], words[1], words[2:].reshape(-1, 3)
-        ids = np.concatenate([np.arange(a, b) * self.partitions + p for p, a, b in stretches.tolist()])
+        stretches = words[2:].reshape(-1, 3).tolist()
+        ids = np.concatenate([np.arange(a, b) * self.partitions + p for p, a, b in stretches])
         ids.sort()
-        event_s = self.event_s(ids)
+        read_to = read_to | {p: b for p, _, b in stretches}
+        return self.made(ids, self.event_s(ids), words), read_to
+
+    def made(self, ids: Array, event_s: Array, words: Array) -> Records:
+        """Return the records with these numbers and times, of a frame that begins with these words.
+
+        Parameters
+        ----------
+        ids, event_s
+            Their numbers, in order, and their event times in seconds since the beginning of the log.
+        words
+            The time of reading and the beginning of the log, in microseconds.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dspkit import workload
+        >>> source = TraceSource(workload.Constant(1))
+        >>> source.made(np.array([7]), np.array([8.0]), np.array([9_000_000, 500_000])).event.tolist()
+        [8500000]
+        """
+        import numpy as np
+        import pyarrow as pa
+
         batch = self.make(ids, event_s)
         if not batch.schema.equals(self.schema):
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-        event = zero + (event_s * 1e6).astype(np.int64)
-        read_to = read_to | {int(p): int(b) for p, _, b in stretches.tolist()}
-        return Records(batch, event, np.full(len(ids), read)), read_to
+        event = int(words[1]) + (event_s * 1e6).astype(np.int64)
+        return Records(batch, event, np.full(len(ids), int(words[0])))
 
     def partition_of(self, stretches: Array) -> Array:
         """Return the partition of each of the records of stretches (partition, from, to), in the order of `records`.
@@ -206,3 +234,161 @@ class TraceSource:
         slope = (times[-1] - times[-2]) / max(1e-12, counts[-1] - counts[-2])
         seconds: Array = np.where(ids + 1 > counts[-1], times[-1] + (ids + 1 - counts[-1]) * slope, found)
         return seconds
+
+
+@dataclass(frozen=True)
+class TurnedSource(LogSource):
+    """A `TraceSource` whose load is multiplied by `factor()`, which may return another number while the log fills.
+
+    Each change is in the marks of the log, so that a record is the same, at the same time, however often it is read.
+    The driver counts the records, fifty times per second; a `TraceSource` is counted where it is read, and without that
+    delay of 10 ms on average.
+
+    Parameters
+    ----------
+    trace
+        The log at a factor of 1.
+    factor
+        Returns the present factor, from 0 up.
+    folder
+        Folder of the marks, which the job sets.
+
+    Examples
+    --------
+    >>> from dspkit import workload
+    >>> source = TurnedSource(TraceSource(workload.Constant(500)), lambda: 2.0)
+    >>> source.partitions, source.begin()[0]
+    (16, [0.0, 0.0, 2.0])
+    """
+
+    look_every_s: ClassVar[float] = 0.02
+    trace: TraceSource
+    factor: Callable[[], float] = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self.trace.schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "factor": None}  # the driver's: a person turns it
+
+    @property
+    def partitions(self) -> int:
+        return self.trace.partitions
+
+    @property
+    def log(self) -> str:
+        return "a load whose height can be changed"
+
+    def begin(self) -> list[Any]:
+        return [[0.0, 0.0, self._now()]] * self.partitions
+
+    def _now(self) -> float:
+        factor = float(self.factor())
+        if not 0 <= factor < math.inf:
+            raise ArgumentError(
+                f"a load times {factor}", expected="a factor from 0 up", fix="return another from the function"
+            )
+        return factor
+
+    def follower(self, marks: list[list[Mark]]) -> _Turning:
+        return _Turning(self, *marks[0][-1].where)
+
+    def reader(self) -> Reader:
+        return _Numbers()
+
+    def count(self, seconds: float, begun: float, since_s: float, factor: float) -> float:
+        """Return the records at a time, by the last mark before it.
+
+        Parameters
+        ----------
+        seconds
+            The time since the beginning of the log.
+        begun, since_s, factor
+            The records that the log had at the mark, its time in seconds, and the factor from then on.
+
+        Examples
+        --------
+        >>> from dspkit import workload
+        >>> TurnedSource(TraceSource(workload.Constant(500)), lambda: 2.0).count(12, 5000, 10, 2.0)
+        7000.0
+        """
+        return begun + factor * (self.trace.offered(seconds) - self.trace.offered(since_s))
+
+    def event_s(self, ids: Array, begun: float, since_s: float, factor: float) -> Array:
+        """Return the event times of records, by the last mark before them: the inverse of `count`.
+
+        Parameters
+        ----------
+        ids
+            Their numbers.
+        begun, since_s, factor
+            As of `count`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dspkit import workload
+        >>> source = TurnedSource(TraceSource(workload.Constant(500)), lambda: 2.0)
+        >>> source.event_s(np.array([6999]), 5000, 10, 2.0).round(3).tolist()
+        [12.0]
+        """
+        return self.trace.event_s(self.trace.offered(since_s) + (ids + 1 - begun) / factor - 1)
+
+    def records(self, frame: bytes, read_to: dict[int, int]) -> tuple[Records, dict[int, int]]:
+        import numpy as np
+
+        words = np.frombuffer(frame, "<i8")
+        stretches = words[2:].reshape(-1, 3).tolist()
+        _, catalog = self._open()
+        numbers, times = [], []
+        for p, low, high in stretches:
+            marks, at = catalog.marks(p), low
+            while at < high:
+                mark, end = marks.at(at)
+                upto = high if end is None else min(high, end)
+                numbers.append(np.arange(at, upto) * self.partitions + p)
+                times.append(self.event_s(numbers[-1], *mark.where))
+                at = upto
+        ids, event_s = np.concatenate(numbers), np.concatenate(times)
+        order = np.argsort(ids)
+        read_to = read_to | {p: high for p, _, high in stretches}
+        return self.trace.made(ids[order], event_s[order], words), read_to
+
+    def partition_of(self, stretches: Array) -> Array:
+        return self.trace.partition_of(stretches)
+
+
+class _Turning(Follower):
+    """The driver's view of a log that a person turns; it fills once the job has begun to read."""
+
+    def __init__(self, source: TurnedSource, begun: float, since_s: float, factor: float):
+        self._source, self._mark = source, (begun, since_s, factor)
+        self._zero_s = math.inf
+
+    def began(self, zero_s: float) -> None:
+        self._zero_s = zero_s
+
+    def look(self) -> list[tuple[int, list[Mark]]]:
+        source, now = self._source, time.time()
+        seconds = max(self._mark[1], now - self._zero_s)
+        count = source.count(seconds, *self._mark)
+        parts, whole = source.partitions, math.floor(count + 1e-9)
+        counts = [(whole - p + parts - 1) // parts for p in range(parts)]
+        factor = source._now() if self._zero_s < math.inf else self._mark[2]
+        if factor == self._mark[2]:
+            return [(each, []) for each in counts]
+        self._mark = (count, seconds, factor)
+        return [(each, [Mark(each, list(self._mark), round(now * 1e6))]) for each in counts]
+
+    def close(self) -> None:
+        pass
+
+
+class _Numbers(Reader):
+    """A task's client of a log that consists of numbers: there is nothing to open."""
+
+    def read(self, p: int, marks: Marks, low: int, high: int) -> tuple[pa.RecordBatch, Array]:
+        raise NotImplementedError("records() makes them of their numbers")
+
+    def close(self) -> None:
+        pass
