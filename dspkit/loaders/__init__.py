@@ -12,9 +12,10 @@ from .spark.event_log import SparkEventLog
 from .spark.progress import SparkProgress
 from .spark.rest import SparkRest
 from .storm import StormUI
-from .table import Table
+from .table import Guess, Table, guess_columns, peek
 
 __all__ = [
-    "DSPKIT", "FLINK", "FLINK_INFLUX", "LIMITS", "SPARK", "FlinkRest", "InfluxDB", "Limits", "Loader", "LoaderError",
-    "Names", "Problems", "Prometheus", "SparkEventLog", "SparkProgress", "SparkRest", "StormUI", "Table",
+    "DSPKIT", "FLINK", "FLINK_INFLUX", "LIMITS", "SPARK", "FlinkRest", "Guess", "InfluxDB", "Limits", "Loader",
+    "LoaderError", "Names", "Problems", "Prometheus", "SparkEventLog", "SparkProgress", "SparkRest", "StormUI", "Table",
+    "guess_columns", "peek",
 ]  # fmt: skip

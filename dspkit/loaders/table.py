@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -406,3 +409,174 @@ def _reading(
             value /= row.t - before[0]
         reading[quantity] = value
     return reading
+
+
+_SAMPLE = 400  # rows that a guess looks at
+_MANY = 10  # values of an operator that only grow, for a counter
+# The first pattern that a column's name has, by quantity; words of Flink, Spark, Storm and of tables made by hand.
+_NAMES = {
+    "t": r"^(t|ts|time|timestamp|date|datetime|at|window_?end|end)$|timestamp",
+    "operator": r"^(operator|task|vertex|stage|component|bolt|node|name|step)(_?name)?$",
+    "parallelism": r"parallelism|sub_?tasks|instances|replicas|executors|threads",
+    "input_rate": r"records?_?in|in_?rate|input|received|consumed|numrecordsin",
+    "output_rate": r"records?_?out|out_?rate|output|emitted|sent|produced|numrecordsout",
+    "processing_rate": r"process|executed|acked|done|handled|throughput",
+    "utilisation": r"busy|util",
+    "blocked": r"back_?press|blocked",
+    "backlog": r"pending|backlog|queue|waiting|lag",
+    "cpu": r"cpu|cores",
+    "dropped": r"drop|shed",
+    "window_s": r"window(_?s|_?seconds|_?length)$",
+}
+_SPELLED = (  # units that a name spells out
+    (r"ms_?per_?s|mspersecond", "ms/s"),
+    (r"per_?min", "records/min"),
+    (r"per_?(h|hour)$", "records/h"),
+    (r"per_?ms$", "records/ms"),
+    (r"per_?s|_rate$|^rate_|persecond", "records/s"),
+    (r"percent|pct|%", "percent"),
+)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A column that probably has a quantity.
+
+    Parameters
+    ----------
+    column : str
+        Its name.
+    unit : str, optional
+        Its unit; None where there is but one.
+    reason : str
+        What suggests it.
+
+    Examples
+    --------
+    >>> Guess("pending", None, "called 'pending'").column
+    'pending'
+    """
+
+    column: str
+    unit: str | None
+    reason: str
+
+
+def peek(data: str | Path | pd.DataFrame, rows: int = 5, *, limits: Limits = LIMITS) -> list[dict[str, Any]]:
+    """Return the first rows of a table, by column, as they are in it.
+
+    Parameters
+    ----------
+    data : str, Path or DataFrame
+        The table.
+    rows : int
+        How many rows.
+    limits : Limits
+        Limits of size and time for untrusted input.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> peek(pd.DataFrame({"task": ["read", "work"], "busy": [0.5, 0.7]}), rows=1)
+    [{'task': 'read', 'busy': 0.5}]
+    """
+    columns = _header(data, limits)
+    names = {f"{i} {column}": column for i, column in enumerate(columns)}
+    found = islice(read_rows(data, names, set(), limits), rows)
+    return [{names[name]: value for name, value in row.items()} for _, row in found]
+
+
+def _header(data: Any, limits: Limits) -> list[str]:
+    """Return the names of the columns, without nested ones and those that are there twice."""
+    there: list[Any] = []
+    if hasattr(data, "columns"):
+        there = list(data.columns)
+    elif not isinstance(data, (str, Path)):
+        raise LoaderError(f"{type(data).__name__}", expected="a path or a DataFrame", fix="pass one")
+    elif (path := given_path(data)).suffix.lower() == ".parquet":
+        pt = load("pyarrow.types", "standard")
+
+        def choose(schema: Any, rows: int) -> list[str]:
+            there.extend(field.name for field in schema if not pt.is_nested(field.type))
+            return []
+
+        with untrusted.parquet(path, error=LoaderError, expected="a table", choose=choose):
+            pass
+    else:
+        with (
+            open_regular(path, error=LoaderError, expected="a table") as raw,
+            io.TextIOWrapper(raw, encoding="utf-8-sig", newline="", errors="replace") as file,
+        ):
+            try:
+                there = next(csv.reader(_short(file, limits)), [])
+            except csv.Error as error:
+                raise LoaderError(f"{path.name}: {error}", expected="a CSV file", fix="save it as such") from error
+    return [str(column) for column in there if there.count(column) == 1]
+
+
+def guess_columns(data: str | Path | pd.DataFrame, *, limits: Limits = LIMITS) -> dict[str, Guess]:
+    """Return which column of a table probably has which quantity, in which unit, and why.
+
+    These are guesses by the names and by the first values, for a person to confirm; `Table` itself guesses nothing.
+
+    Parameters
+    ----------
+    data : str, Path or DataFrame
+        The table.
+    limits : Limits
+        Limits of size and time for untrusted input.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(1_700_000_000_000 + 1000 * i, "work", 40 + i) for i in range(3)]
+    >>> found = guess_columns(pd.DataFrame(rows, columns=["ts", "task", "busy"]))
+    >>> found["t"].unit, found["utilisation"].unit, found["utilisation"].reason
+    ('ms', 'percent', "called 'busy'; values up to 42")
+    """
+    sample = peek(data, _SAMPLE, limits=limits)
+    columns = list(sample[0]) if sample else _header(data, limits)
+    found: dict[str, Guess] = {}
+    for quantity, pattern in _NAMES.items():
+        taken = {guess.column for guess in found.values()}
+        fits = [c for c in columns if c not in taken and re.search(pattern, c.lower().replace(" ", "_"))]
+        exact = [c for c in fits if c == quantity]
+        if fits:
+            column = (exact or fits)[0]
+            unit_, seen = _guess_unit(quantity, column, sample, found.get("operator"))
+            found[quantity] = Guess(column, unit_, "; ".join(filter(None, (f"called {column!r}", seen))))
+    return found
+
+
+def _guess_unit(
+    quantity: str, column: str, sample: list[dict[str, Any]], operator: Guess | None
+) -> tuple[str | None, str]:
+    """Return the unit that the name spells out or the values suggest, and what was seen of it."""
+    groups: dict[Any, list[float]] = {}
+    for row in sample:
+        with suppress(Unusable):
+            by = row.get(operator.column) if operator else None
+            groups.setdefault(by, []).append(number(row.get(column), text=True, signed=True))
+    values = [value for each in groups.values() for value in each]
+    top = max(values, default=0.0)
+    seen = f"values up to {top:.6g}" if values else ""
+    if quantity == "t":
+        unit_ = next((u for u, low in (("ns", 1e17), ("us", 1e14), ("ms", BEYOND_S)) if top > low), "s")
+        return (unit_, seen) if values else (None, "dates")
+    kind = QUANTITIES.get(quantity)
+    if kind not in ("rate", "share", "cores"):
+        return None, ""
+    spelled = next((u for pattern, u in _SPELLED if re.search(pattern, column.lower())), None)
+    with suppress(LoaderError):
+        if spelled is not None:
+            unit(quantity, spelled)
+            return spelled, "the name says the unit"
+    several = [each for each in groups.values() if len(each) >= _MANY]  # a rate may rise for a while
+    grows = bool(several) and all(each[-1] > each[0] and all(a <= b for a, b in pairwise(each)) for each in several)
+    if kind == "rate":
+        return ("counter", "it only grows") if grows else ("records/s", seen)
+    if grows and top > 1000:
+        return "counter ms", "it only grows"
+    if kind == "share":
+        return ("share" if top <= 1.2 else "percent" if top <= 120 else "ms/s"), seen
+    return ("cores" if top <= 64 else "percent"), seen

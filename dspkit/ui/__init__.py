@@ -2,6 +2,7 @@
 
 from .comparison import Compare, CompareSettings
 from .explorer import Explorer
+from .forms import OwnApp, OwnData
 from .graph import EtpPicker, TopologySettings, TopologyView
 from .lesson import Lesson
 from .live import Live
@@ -9,6 +10,6 @@ from .sensitivity import Sensitivity
 from .settings import LiveSettings, Settings
 
 __all__ = [
-    "Compare", "CompareSettings", "EtpPicker", "Explorer", "Lesson", "Live", "LiveSettings", "Sensitivity", "Settings",
-    "TopologySettings", "TopologyView",
+    "Compare", "CompareSettings", "EtpPicker", "Explorer", "Lesson", "Live", "LiveSettings", "OwnApp", "OwnData",
+    "Sensitivity", "Settings", "TopologySettings", "TopologyView",
 ]  # fmt: skip

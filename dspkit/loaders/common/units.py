@@ -87,6 +87,18 @@ def unit(quantity: str, name: str | None = None) -> Unit:
     return Unit(*known[name])
 
 
+def units_of(quantity: str) -> tuple[str, ...]:
+    """Return the names of the units that a column of a quantity may have; none where there is but one.
+
+    >>> units_of("true_rate"), units_of("backlog")
+    (('records/s', 'records/ms', 'records/min', 'records/h'), ())
+    """
+    known = _UNITS.get(QUANTITIES.get(quantity, ""), {})
+    present = quantity in ("true_rate", "capacity")  # which are no counts
+    names = tuple(name for name, (_, how) in known.items() if how == "now" or not present)
+    return names if len(names) > 1 else ()
+
+
 def number(value: Any, *, text: bool = False, signed: bool = False) -> float:
     """Return a finite number, not negative unless `signed`, or raise Unusable; `text` allows numbers as text."""
     if value is None or (text and isinstance(value, str) and not value.strip()):
