@@ -110,6 +110,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 _LIVE = ".jsonl"  # lines of a run that is written, in runs/
+_MOST = 1_000_000  # bytes of such a file that are read at once
 
 
 def _policy(text: str, policies: Any) -> Any:
@@ -131,12 +132,14 @@ def _watch(args: argparse.Namespace) -> None:
     last = None
     while True:
         for path in sorted(args.folder.glob(f"*{_LIVE}")):
-            lines, read[path] = _new_lines(path, read.get(path, 0))
-            for line in lines:
-                if last != path:
-                    print(f"\n{visible(path.stem)}", flush=True)
-                    last = path
-                print(line, flush=True)
+            before = -1
+            while before != (before := read.get(path, 0)):  # a long file comes in parts
+                lines, read[path] = _new_lines(path, before)
+                for line in lines:
+                    if last != path:
+                        print(f"\n{visible(path.stem)}", flush=True)
+                        last = path
+                    print(line, flush=True)
         if args.once:
             return
         time.sleep(0.3)
@@ -152,9 +155,10 @@ def _new_lines(path: Path, start: int) -> tuple[list[str], int]:
 
     with files.open_regular(path) as file:  # a pipe would never answer
         file.seek(start)
-        whole = file.read(1_000_000).rpartition(b"\n")[0]
+        part = file.read(_MOST)
+    whole = part.rpartition(b"\n")[0]
     if not whole:
-        return [], start
+        return (["(a line that is not of a run)"], start + _MOST) if len(part) == _MOST else ([], start)
     lines = []
     for raw in whole.split(b"\n"):
         try:

@@ -567,7 +567,7 @@ class Loads:
 
         rates = app.load.rates(np.linspace(0, duration_s, 200))
         self._mean = mean(app.load, duration_s)
-        top = _round(3 * float(rates.max()) or 1.0)
+        top = rounded(3 * float(rates.max()) or 1.0)
         self._ranges = {"records/s": (0.0, top), "s": (1.0, float(duration_s)), "seed": (0, 99), "steps": (0, 10)}
         kind = next((name for name, each in SHAPES.items() if type(shape) is each), OWN_LOAD)
         self._show(None if kind == OWN_LOAD else shape)
@@ -650,7 +650,7 @@ def as_high(shape: Any, height: float, duration_s: float) -> Any:
 
 
 def _times(shape: Any, unit: str, factor: float) -> Any:
-    return replace(shape, **{k.name: _round(k.value * factor) for k in knobs_of(shape) if k.unit == unit})
+    return replace(shape, **{k.name: rounded(k.value * factor) for k in knobs_of(shape) if k.unit == unit})
 
 
 def carried(shape: Workload, of: tuple[App, float], to: tuple[App, float]) -> Workload:
@@ -666,6 +666,13 @@ def carried(shape: Workload, of: tuple[App, float], to: tuple[App, float]) -> Wo
     return shape * (height / mean(shape, to[1]))
 
 
+def height(load: Workload, duration_s: float) -> tuple[float, float]:
+    """Return the greatest rate of a load, with two digits, and the duration."""
+    import numpy as np
+
+    return rounded(float(load.rates(np.linspace(0, duration_s, 200)).max()) or 1.0), duration_s
+
+
 def mean(load: Workload, duration_s: float) -> float:
     """Return the mean rate of a load, or 1 for a load of nothing."""
     import numpy as np
@@ -673,10 +680,10 @@ def mean(load: Workload, duration_s: float) -> float:
     return float(load.rates(np.linspace(0, duration_s, 200)).mean()) or 1.0
 
 
-def _round(value: float) -> float:
+def rounded(value: float) -> float:
     """Round to two digits, which is enough for the first value of a slider.
 
-    >>> _round(123456.7), _round(0.0456), _round(0.0)
+    >>> rounded(123456.7), rounded(0.0456), rounded(0.0)
     (120000.0, 0.046, 0.0)
     """
     return round(value, 1 - math.floor(math.log10(abs(value)))) if value else 0.0

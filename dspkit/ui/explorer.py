@@ -18,8 +18,8 @@ from ..core import ArgumentError, Backend, BackendError, FrozenMap, History, Pol
 from ..core.policy import needs_of
 from ..experiment import SIDES, application_of, changed_parts, label_of
 from ..policies.on_demand import Request, ScaleOut
-from ..workload import Workload
-from .controls import ROOM, WIDE, Loads, Plants, carried, close, slider
+from ..workload import Bursts, Jump, Sine, Workload
+from .controls import ROOM, WIDE, Loads, Plants, carried, close, height, rounded, slider
 from .live import Live
 from .run import Run
 from .settings import GIVEN, Settings, dials
@@ -36,11 +36,39 @@ _NOTES = {
     "spark": "Start brings up Spark, which takes about ten seconds; Stop ends it.",
     GIVEN: "The backend that was given; it stays open when the run is over.",
 }
+FEW_OPERATORS = 12  # whose sliders are shown without a fold: the graph has the same in its nodes
 _LENGTHS: Mapping[str, Mapping[str, Any]] = {
     "simulated": {"windows": 90, "window_s": 10.0, "settle": 0},
     "spark": {"windows": 60, "window_s": 2.0, "settle": 1},  # a rescale is over in less than a window
     GIVEN: {"windows": 90, "window_s": 10.0, "settle": 0},
 }
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Two policies under one load, one run after the other: what a button of a view starts.
+
+    `load(top, duration_s)` makes the load from the greatest rate of the application's own.
+    """
+
+    label: str
+    policies: tuple[str, str]
+    load: Callable[[float, float], Workload]
+
+
+DUELS = (
+    Duel("load step × 3: DS2 against HPA", ("hpa", "ds2"), lambda top, s: Jump(rounded(top / 3), top, rounded(s / 3))),
+    Duel(
+        "waves: DS2 against nobody",
+        ("static", "ds2"),
+        lambda top, s: Sine(rounded(0.6 * top), rounded(0.4 * top), rounded(s / 3)),
+    ),
+    Duel(
+        "bursts: Dhalion against HPA",
+        ("dhalion", "hpa"),
+        lambda top, s: Bursts(rounded(top / 3), top, rounded(s / 3), rounded(s / 15)),
+    ),
+)
 
 
 class View(RunView):
@@ -57,19 +85,25 @@ class View(RunView):
         )
         self.switch.add_class("widget-inline-hbox")  # else its description stands above the buttons
         self.note = w.HTML(layout=ROOM)
-        self.scale = slider(0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of what it is")
+        self.scale = slider(
+            0.0, 3.0, 1.0, "load, times", "height of the load, as a multiple of what it is, also during a run"
+        )
         self.workers = slider(
             0, 6, 0, "workers", "workers of a standalone cluster, which an active job can change; 0: a job without them"
         )
         self.operators, self.chart_of_load, self.hint = w.VBox(), w.HTML(), w.HTML()
+        self._unfolded: tuple[Any, ...] = ()  # sliders of operators that a fold shows
         self._load, self._plant = load, plant
+        said = "set this load, then run one policy after the other, and lay the second run over the first"
+        self.duels = [w.Button(description=duel.label, tooltip=said, layout={"width": "auto"}) for duel in DUELS]
+        self._duels = w.VBox([heading("Two runs at a click"), *self.duels], layout=ROOM)
         super().__init__(names, speed, *rest)
 
     def controls(self) -> list[Any]:
         return [
-            self.app, self.switch, self.note, self._load, self._plant, self.scale, self.chart_of_load, self.policy,
-            self.knobs, heading("Parallelism"), self.hint, self.operators, self.workers, heading("Thresholds"),
-            self.target, heading("Run"), self.windows, self.settle, self.speed,
+            self._duels, self.app, self.switch, self.note, self._load, self._plant, self.scale, self.chart_of_load,
+            self.policy, self.knobs, heading("Parallelism"), self.hint, self.operators, self.workers,
+            heading("Thresholds"), self.target, heading("Run"), self.windows, self.settle, self.speed,
         ]  # fmt: skip
 
     def show_backend(self, backend: str, offered: Sequence[str], note: str) -> None:
@@ -79,11 +113,10 @@ class View(RunView):
             self.switch.options, self.switch.tooltips = options, [_TOOLTIPS[name] for name in offered]
         self.switch.value = backend
         self.note.value = f'<div style="line-height:1.3"><small>{note}</small></div>'
-        when = ", from the next Start on" if backend == "spark" else ""
-        self.scale.tooltip = f"height of the load, as a multiple of what it is{when}"
         shown = {
             self.switch: len(offered) > 1,
             self.note: bool(note),
+            self._duels: backend != GIVEN,
             self._load: backend != GIVEN,
             self.scale: backend != GIVEN,
             self.chart_of_load: backend != GIVEN,
@@ -100,9 +133,19 @@ class View(RunView):
             o.name: slider(o.min_parallelism, o.max_parallelism, parallelism[o.name], o.name, f"instances of {o.name}")
             for o in app.topology.operators
         }
-        former, self.operators.children = self.operators.children, tuple(made.values())
-        for widget in former:
+        former, shown = self.operators.children, tuple(made.values())
+        if len(shown) > FEW_OPERATORS:  # a browser that redraws each of them does little else
+            fold = w.Accordion(children=(w.VBox(),), titles=(f"{len(shown)} operators",), layout=ROOM)
+
+            def unfold(change: Any) -> None:
+                fold.children[0].children = () if change["new"] is None else shown
+
+            fold.observe(unfold, "selected_index")
+            shown = (fold,)
+        self.operators.children = shown
+        for widget in (*former, *self._unfolded):
             close(widget)
+        self._unfolded = () if shown == tuple(made.values()) else tuple(made.values())
         return made
 
     def show_load(self, app: Any, settings: Any) -> None:
@@ -169,6 +212,7 @@ class Explorer(Live):
         self._own: dict[str, Any] = {}  # applications that are not found by their name
         self._given: tuple[str, Backend] | None = None  # the backend given, and the application that it runs
         self._options: dict[str, Mapping[str, Any]] = {}
+        self._rival = self._overlay = ""  # the policy that runs next, and the run that lies under the present one
         name, parts, chosen = self._resolve(app, backend)
         known = {f.name for f in fields(Settings)} - {"app", "policy", "backend", "options"}
         given = parts | {key: value for key, value in settings.items() if key in known}
@@ -198,6 +242,8 @@ class Explorer(Live):
         view.workers.observe(self._errors.guard("workers", self._pick_workers), "value")
         view.app.observe(self._errors.guard("application", self._pick_app), "value")
         view.switch.observe(self._errors.guard("backend", self._switch), "value")
+        for button, duel in zip(view.duels, DUELS, strict=True):
+            button.on_click(self._errors.guard("two runs", lambda _, duel=duel: self.duel(duel)))
 
     # What runs, and on what
 
@@ -284,8 +330,14 @@ class Explorer(Live):
                 backend.deploy(first)
             return nullcontext(backend)
         app = self._application(s)
-        turned = dials(app, lambda: float(getattr(run.settings, "scale", 1.0))) if s.scale_turns else None
-        opened: Backend = s.experiment(app, turned).open()
+
+        def scale() -> float:
+            return float(getattr(run.settings, "scale", 1.0))
+
+        if s.backend == "spark":
+            live: Backend = s.experiment(app, scale=scale, on_progress=run.report).open()
+            return live
+        opened: Backend = s.experiment(app, dials(app, scale)).open()
         return opened
 
     def _pace(self) -> float:
@@ -547,6 +599,69 @@ class Explorer(Live):
         made.turn(replace(self.settings, **{name: getattr(former.first, name) for name in kept}))
         self._launch(made, f"{self._label(self.settings)}, from t = {at:g} s of {number}")
 
+    def start(self) -> None:
+        self._rival = self._overlay = ""
+        super().start()
+
+    def duel(self, duel: Duel) -> None:
+        """Run the first policy under the load, then the second, and compare them; as the buttons do.
+
+        Parameters
+        ----------
+        duel : Duel
+            The load and the policies, e.g. one of DUELS.
+
+        Examples
+        --------
+        >>> explorer = Explorer("star", windows=9, speed=0)
+        >>> explorer.duel(DUELS[0])
+        >>> explorer.wait(60), explorer.settings.policy.name
+        (True, 'ds2')
+        """
+        s = self.settings
+        if s.backend == GIVEN:
+            raise BackendError(
+                "two runs on a backend that was given",
+                expected="an application, of which each run has a backend of its own",
+                fix="pass the application, as in ui.Explorer('word_count')",
+            )
+        own = self._app(s.app) if s.backend == "simulated" else self._app(s.app).as_live()
+        settings = replace(s, scale=1.0, workload=duel.load(*height(own.load, s.windows * s.window_s)))
+        self._now = self._application(settings)
+        self._put_choices(settings)
+        self._apply(settings)
+        self.view.scale.value = 1.0
+        first, second = duel.policies
+        self._use_policy(self._makers[first]())
+        self.start()
+        self._rival = second
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run is over, and the one that follows it; return whether they are."""
+        run = None
+        while run is not self._live:
+            run = self._live
+            if not super().wait(timeout_s):
+                return False
+        return True
+
+    def _show(self, run: Run) -> None:
+        super()._show(run)
+        with self._lock:
+            if run is not self._live or not run.over:
+                return
+            if self._rival and run.error is None and not run.stopping:
+                (first, *_), rival = [name for name, (each, _) in self._runs.items() if each is run], self._rival
+                self._use_policy(self._makers[rival]())
+                self._rival, self._overlay = "", first
+                self._launch(self._new_run())
+            elif self._overlay in self._runs and run.history and (other := self._runs[self._overlay][0]).history:
+                self.view.cockpit.summary = " ".join(
+                    f"{each.settings.policy.name}: {plots.tell(each.history, self.settings.target_latency_s)}"
+                    for each in (other, run)
+                    if each.history
+                )
+
     def _label(self, settings: Any) -> str:
         scale = f", load × {settings.scale:g}" if settings.scale != 1 else ""
         return f"{settings.policy.name} on {settings.app}{scale}"
@@ -568,6 +683,7 @@ class Explorer(Live):
         return {
             "moves": True,
             "branches": s.backend == "simulated",
+            "overlay": self._overlay,
             "start": dict(s.parallelism),
             "slow": slow.get(s.backend, ""),
         }

@@ -462,6 +462,8 @@ class Live:
                 said = f"{state.capitalize()}."
             elif run.repeating:
                 state, said = "starting", "Starting…"
+            elif run.stage and not run.history and not run.stopping:
+                state, said = "starting", f"Starting: {run.stage}."
             elif not run.stopping and run.history:
                 last = run.history[-1].snapshot
                 rates = f"{plots.si(last.throughput)} of {plots.si(last.source_rate)} records/s"

@@ -142,6 +142,7 @@ class Run(Background):
         self._answers = deque((s.state, s.decision) for s in self._repeated if s.decision is not None)
         self._once = False
         self.history: History | None = None
+        self.stage = ""  # of a start that takes long, in a few words
         self._begin, self._pace = begin, pace
         self._lock, self._go = threading.Lock(), threading.Event()
         self._go.set()
@@ -206,6 +207,12 @@ class Run(Background):
         """Run on that many workers from the next window on, until a policy decides otherwise."""
         with self._lock:
             self._workers = count
+
+    def report(self, stage: str) -> None:
+        """Show what the start of the backend is about; called by the backend."""
+        if stage != self.stage:
+            self.stage = stage
+            self._show(self)
 
     @property
     def moved(self) -> dict[str, int]:

@@ -256,8 +256,8 @@ class Settings(OnApplication):
 
     @property
     def scale_turns(self) -> bool:
-        """True if another scale takes effect in an active run; a live load is that of the next start."""
-        return self.backend == "simulated"
+        """True if another scale takes effect in an active run: the load of a given backend is its own."""
+        return self.backend != GIVEN
 
     def application(self, own: App | None = None) -> App:
         """Return the application as set: simulated on this plant, or as it runs live, and under this load.
@@ -278,7 +278,7 @@ class Settings(OnApplication):
         app: App = application_of(self.app) if own is None else own
         return app if self.backend == GIVEN else app.as_live().under(self.workload)
 
-    def experiment(self, app: App, load: Any = None) -> Experiment:
+    def experiment(self, app: App, load: Any = None, **more: Any) -> Experiment:
         """Return the run as an `Experiment`.
 
         Parameters
@@ -287,6 +287,8 @@ class Settings(OnApplication):
             The application as `application()` returns it.
         load : Workload or mapping, optional
             A load that has the scale in it already.
+        **more
+            Arguments of the backend beside the options, or in their place.
 
         Examples
         --------
@@ -298,6 +300,7 @@ class Settings(OnApplication):
         options = {"parallelism": {**app.deployment().parallelism, **self.parallelism}, **self.options}
         if load is None:
             options["scale"] = self.scale
+        options |= more
         return Experiment(
             app,
             self.policy,

@@ -1,5 +1,6 @@
 """`python -m dspkit`: one line of what was done, or one line of what was wrong."""
 
+import json
 import os
 import signal
 import subprocess
@@ -161,6 +162,16 @@ def test_lines_of_others_cannot_steer_the_terminal_and_a_half_written_one_waits(
     assert "(a line that is not of a run)" in printed
     assert "2 of 2" not in printed
     assert main(["watch", str(tmp_path / "none")]) == 2
+
+
+def test_watch_prints_the_whole_of_a_long_file_and_passes_a_line_without_end(tmp_path, capsys):
+    lines = [json.dumps({"run": "r", "window": i, "of": 9000, "line": "x" * 300}) for i in range(1, 9001)]
+    (tmp_path / "long.jsonl").write_text(
+        "\n".join(lines[:8000]) + "\n" + "y" * 2_500_000 + "\n" + "\n".join(lines[8000:]) + "\n"
+    )
+    assert main(["watch", str(tmp_path), "--once"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [int(line[:4]) for line in printed if " of 9000 " in line] == list(range(1, 9001))
 
 
 def test_watch_follows_a_run_of_another_process(tmp_path):

@@ -303,7 +303,9 @@ def test_start_move_and_stop_of_a_real_job() -> None:
     assert explorer.error == ""
     explorer._sliders["flat_map"].value = 3
     _until(lambda: explorer.history and explorer.history[-1].snapshot.deployment.parallelism["flat_map"] == 3)
-    explorer.view.scale.value = 2.0  # is of the next start, so there is nothing to note
+    rate = explorer.history[-1].snapshot.source_rate
+    explorer.view.scale.value = 2.0  # the load of the active job follows
+    _until(lambda: explorer.history[-1].snapshot.source_rate == pytest.approx(2 * rate, rel=0.02))
     explorer.pause()
     _until(lambda: "Paused" in explorer.view.status)
     held = len(explorer.history)
@@ -314,7 +316,7 @@ def test_start_move_and_stop_of_a_real_job() -> None:
     assert explorer.error == ""
     assert explorer.history
     assert "backend='spark'" in html.unescape(explorer.export().read_text())
-    assert [what for _, what in explorer.history.notes] == ["flat_map 1 → 3, by hand"]
+    assert [what for _, what in explorer.history.notes] == ["flat_map 1 → 3, by hand", "load × 2"]
     command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
     below = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "java" not in below

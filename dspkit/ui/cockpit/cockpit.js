@@ -7,6 +7,7 @@
 const COLUMN = 168, ROW = 116, RADIUS = 24;  // of the graph, in its own units
 const FRAME_MS = 40, SPEED = 90, DENSEST = 14;  // of the records: 25 frames/s, units/s, dots/s on the fastest edge
 const PANEL = 112, GAP = 38, LEFT = 58, TOP = 18, FOOT = 34;  // of the charts, in pixels
+const BETWEEN = "\u0000";  // the names of two machines
 const KNOWN = 12;  // operators up to which each line of a chart has its own colour and name
 
 // ---------------------------------------------------------------------------------------------------- pure functions
@@ -162,6 +163,43 @@ export function laidOut(scene) {
   const [xs, ys] = [points.map((p) => p[0]), points.map((p) => p[1])];
   const box = [Math.min(...xs) - 78, Math.min(...ys) - 58, Math.max(...xs) + 70, Math.max(...ys) + 80];
   return { place, ways, box };
+}
+
+export function spread(names, delays) {
+  // places of machines in a square of side 2 around 0: as far apart as their delays, or on a circle where none is known
+  const at = names.map((_, i) => [Math.cos(2 * Math.PI * (i / names.length + 0.02)), Math.sin(2 * Math.PI * (i / names.length + 0.02))]);
+  const known = (delays ?? []).map(([a, b, delay]) => [names.indexOf(a), names.indexOf(b), delay]).filter(([a, b]) => a >= 0 && b >= 0 && a !== b);
+  const most = Math.max(0, ...known.map(([, , delay]) => delay));
+  if (names.length < 3 || !most) return at;
+  for (let turn = 0; turn < 300; turn++) {
+    const step = 0.2 * (1 - turn / 300);
+    for (const [a, b, delay] of known) {  // each pair moves towards its distance, but not onto each other
+      const [dx, dy] = [at[b][0] - at[a][0], at[b][1] - at[a][1]], now = Math.hypot(dx, dy) || 1e-6;
+      const pull = (step * (now - Math.max(0.5, (2 * delay) / most))) / now / 2;
+      at[a] = [at[a][0] + dx * pull, at[a][1] + dy * pull];
+      at[b] = [at[b][0] - dx * pull, at[b][1] - dy * pull];
+    }
+  }
+  const [xs, ys] = [at.map((p) => p[0]), at.map((p) => p[1])];
+  const [cx, cy] = [(Math.min(...xs) + Math.max(...xs)) / 2, (Math.min(...ys) + Math.max(...ys)) / 2];
+  const size = Math.max(Math.max(...xs) - cx, Math.max(...ys) - cy) || 1;
+  return at.map(([x, y]) => [(x - cx) / size, (y - cy) / size]);
+}
+
+export function crossing(scene, row) {
+  // records/s from machine to machine, if instances share their operator's work evenly: by their two names
+  const total = {}, found = {};
+  for (const place of row.places) for (const [name, n] of Object.entries(place.has)) total[name] = (total[name] ?? 0) + n;
+  scene.edges.forEach((edge, e) => {
+    const [u, v] = [scene.nodes[edge.from].name, scene.nodes[edge.to].name];
+    if (!(row.edges[e] > 0) || !total[u] || !total[v]) return;
+    for (const a of row.places) for (const b of row.places) {
+      const part = ((a.has[u] ?? 0) / total[u]) * ((b.has[v] ?? 0) / total[v]);
+      const key = [a.node, b.node].sort().join(BETWEEN);
+      if (a !== b && part) found[key] = (found[key] ?? 0) + row.edges[e] * part;
+    }
+  });
+  return found;
 }
 
 // ------------------------------------------------------------------------------------------------------------- store
@@ -1081,7 +1119,8 @@ export class View {
     });
     const { head } = this.store, { rows } = this.store.shown, done = rows.length;
     this.progress.max = head.windows || 1;
-    this.progress.value = Math.min(done, head.windows || 1);
+    if (!done && this.root.dataset.state === "starting") this.progress.removeAttribute("value");  // it moves, and says no share
+    else this.progress.value = Math.min(done, head.windows || 1);
     const left = head.going && head.left_s ? `, ${head.left_s < 120 ? `${Math.ceil(head.left_s)} s` : `${Math.ceil(head.left_s / 60)} min`} left` : "";
     put(this.left, done ? `${done} of ${head.windows}${left}` : "");
   }
@@ -1097,6 +1136,7 @@ export class View {
         Object.assign(this, { runShown: head.run, at: null, span: null, zoomed: null, listed: null });
         this.graph.top = 1;
         this.hints.clear();
+        if (head.overlay) this.overlay = head.overlay;
         if (this.overlay === head.run) this.overlay = null;
       }
       this.stale = false;
@@ -1137,8 +1177,8 @@ export class View {
     };
     if (!row) { for (const name of Object.keys(this.tiles)) fill(name, "–", ""); return; }
     fill("throughput", `${si(row.out)}/s`, `of ${si(row.in)}/s input`, row.out < row.in * 0.95);
-    const p99 = row.lat?.[3] ?? null;
-    fill("latency, p99", row.lat ? seconds(p99) : "–", head.target ? `${p99 > head.target ? "⚠ above" : "target"} ${seconds(head.target)}` : "", head.target && p99 > head.target);
+    const average = row.lat?.[0] ?? null, late = Boolean(head.target) && average > head.target;  // targets are of the mean, as in the sentences
+    fill("latency, p99", row.lat ? seconds(row.lat[3]) : "–", row.lat ? `${late ? "⚠ " : ""}mean ${seconds(average)}${head.target ? ` ${late ? ">" : "≤"} ${seconds(head.target)}` : ""}` : "", late);
     fill("lag", si(row.lag), "records in the log");
     fill("instances", si(row.n), row.workers ? `on ${row.workers} machines` : row.down ? `${si(row.down)} s down` : "");
     fill("cost", si(cost(rows, until, this.span ? this.span[0] : 0)), "instance-seconds");
@@ -1236,8 +1276,44 @@ export class View {
       return make("div", { class: "ck-place" }, make("b", { text: place.node }), load,
         make("small", { text: place.cpu === null ? "cores: not measured" : `${percent(place.cpu)} of its cores` }), make("div", { text: has.join(", ") }));
     });
-    const links = (row.delays ?? []).map(([a, b, delay]) => make("li", { text: `${a} – ${b}: ${seconds(delay)}` }));
-    this.places.replaceChildren(make("div", { class: "ck-boxes" }, ...boxes), ...(links.length ? [make("b", { text: "Links" }), make("ul", {}, ...links)] : []));
+    this.places.replaceChildren(this.map(places, row), make("div", { class: "ck-boxes" }, ...boxes));
+  }
+
+  map(places, row) {
+    // machines and links: as far apart as their delays, lines as wide as what crosses them
+    const names = places.map((place) => place.node), crosses = crossing(this.store.scene, row);
+    const delays = new Map((row.delays ?? []).map(([a, b, delay]) => [[a, b].sort().join(BETWEEN), delay]));
+    const pairs = [...new Set([...delays.keys(), ...Object.keys(crosses)])];
+    if (names.length < 2 || names.length > 24 || !pairs.length) return make("span");
+    const [width, height] = [560, Math.min(300, 120 + 40 * names.length)], at = spread(names, row.delays);
+    const [x, y] = [scale(-1, 1, 90, width - 90), scale(-1, 1, 40, height - 46)], most = Math.max(1, ...Object.values(crosses));
+    const svg = draw("svg", { class: "ck-map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `machines and links: ${pairs.map((pair) => `${pair.replace(BETWEEN, " and ")}: ${this.link(delays.get(pair), crosses[pair])}`).join("; ")}` });
+    for (const pair of pairs) {
+      const [i, j] = pair.split(BETWEEN).map((name) => names.indexOf(name));
+      if (i < 0 || j < 0) continue;
+      const [x1, y1, x2, y2] = [x(at[i][0]), y(at[i][1]), x(at[j][0]), y(at[j][1])];
+      svg.append(draw("line", { x1, y1, x2, y2, class: "ck-link", "stroke-width": 1 + 5 * Math.sqrt((crosses[pair] ?? 0) / most) }));
+      if (pairs.length > 15) continue;
+      const label = draw("text", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 5, "text-anchor": "middle", class: "ck-rate", "font-size": 11 });
+      label.textContent = this.link(delays.get(pair), crosses[pair]);
+      svg.append(label);
+    }
+    places.forEach((place, i) => {
+      const [cx, cy] = [x(at[i][0]), y(at[i][1])], busy = Math.min(1, place.cpu ?? 0) * 100, label = (dy, text, kind) => {
+        const made = draw("text", { x: cx, y: cy + dy, "text-anchor": "middle", class: kind, "font-size": 11.5 });
+        made.textContent = text;
+        return made;
+      };
+      const placed = Object.values(place.has).reduce((sum, n) => sum + n, 0);
+      svg.append(draw("circle", { cx, cy, r: 19, class: "ck-disc" }), draw("circle", { cx, cy, r: 22, class: "ck-arc ck-idle" }),
+        draw("circle", { cx, cy, r: 22, class: "ck-arc ck-busy", pathLength: 100, "stroke-dasharray": `${busy} 100`, transform: `rotate(-90 ${cx} ${cy})` }),
+        label(4, String(placed), "ck-count"), label(40, shorten(place.node, 16), "ck-name"));
+    });
+    return svg;
+  }
+
+  link(delay, rate) {
+    return [delay === undefined ? "" : seconds(delay), rate ? `${si(rate)}/s` : ""].filter(Boolean).join(", ") || "–";
   }
 
   showList(rows, notes) {
