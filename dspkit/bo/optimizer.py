@@ -43,9 +43,9 @@ class Optimizer:
     seed : int
         Seed of random candidates.
     error : float, optional
-        Probability with which the configuration that is kept in the end may miss latency or rate. The search is then
-        one for the fewest slots; when no saving is expected, it confirms what it would keep by further runs
-        (`bo.stopping`), and `ask()` returns None once `decided` is known.
+        Probability with which the configuration that is kept in the end may miss the latency on average, or the rate in
+        most runs. The search is then one for the fewest slots; when no saving is expected, it confirms what it would
+        keep by further runs (`bo.stopping`), and `ask()` returns None once `decided` is known.
     library : Library, optional
         Models of old rates, which are used as far as they prove right (`bo.guarded`).
     rate : float

@@ -234,7 +234,7 @@ class LatencySurrogate:
         late = np.log([min(max(s.latency_s or 0.0, 1e-6) / self.target_latency_s, 1e3) for s in self.samples])
         ran = [s.k for s in self.samples]
         return fit(
-            self._points(ran),
+            _beyond_base(self.lattice, ran),
             late - self.expected(ran),
             mean=0.0,
             engine=self.engine,
@@ -251,17 +251,8 @@ class LatencySurrogate:
         X : array_like
             One configuration per row.
         """
-        mean, sigma = self.process.predict(self._points(X))
+        mean, sigma = self.process.predict(_beyond_base(self.lattice, X))
         return mean + self.expected(X), np.maximum(sigma, 1e-9)
-
-    def _points(self, X: Any) -> Array:
-        """Return configurations as points of the unit cube, in logarithms of the instances above the base.
-
-        A wait falls steeply near the base and hardly far from it, so that it varies evenly on this scale.
-        """
-        beyond = np.atleast_2d(X) - self.lattice.low
-        found: Array = np.log1p(beyond) / np.log1p(np.maximum(self.lattice.high - self.lattice.low, 1))
-        return found
 
     def log_meets(self, X: Any) -> Array:
         """Return the logarithm of the probability that the mean latency of each configuration meets the target.
@@ -327,7 +318,7 @@ class LatencySurrogate:
             return lambda X: gain.log_expected(X, *self.log_latency(X), gain.floor)
         from scipy.stats import qmc
 
-        at = self._points(running)
+        at = _beyond_base(self.lattice, running)
         mean, _ = self.log_latency(running)
         spread = self.process.covariance(at, at)
         lower = np.linalg.cholesky(spread + (1e-10 + 1e-8 * np.trace(spread)) * np.eye(len(at)))
@@ -336,7 +327,7 @@ class LatencySurrogate:
 
         def log_added(X: Any) -> Array:
             m, s = self.log_latency(X)
-            shared = solve_triangular(lower, self.process.covariance(at, self._points(X)), lower=True)
+            shared = solve_triangular(lower, self.process.covariance(at, _beyond_base(self.lattice, X)), lower=True)
             left = np.sqrt(np.maximum(s**2 - (shared**2).sum(axis=0), 1e-18))
             each = [
                 gain.log_expected(X, m + row @ shared, left, floor) for row, floor in zip(normal, so_far, strict=True)
@@ -403,6 +394,16 @@ class Saving:
         saving = _cheapness(k, self.lattice) - max(floor, 0.0)
         likely = log_ndtr(-m / s) + self.log_served(k)
         return np.where(saving > 1e-12, np.log(np.maximum(saving, 1e-300)) + likely, -np.inf)
+
+
+def _beyond_base(lattice: Lattice, X: Any) -> Array:
+    """Return configurations as points of the unit cube, in logarithms of the instances above the base.
+
+    Waits fall and shares of the rate rise steeply near the base, hardly far from it, and so evenly on this scale.
+    """
+    beyond = np.atleast_2d(X) - lattice.low
+    found: Array = np.log1p(beyond) / np.log1p(np.maximum(lattice.high - lattice.low, 1))
+    return found
 
 
 def _cheapness(k: Any, lattice: Lattice) -> Array:
@@ -487,6 +488,12 @@ class Search(Knobs):
                 f"feasibility={self.feasibility:g} with engine={self.engine!r}, prior={self.prior!r}",
                 expected="a process of the latency",
                 fix="use prior='latency' and another engine than skopt",
+            )
+        if self.engine == "skopt" and (self.rescale_s or self.move_s):
+            raise KnobError(
+                f"rescale_s={self.rescale_s:g}, move_s={self.move_s:g} with engine='skopt'",
+                expected="no cost of changes: scikit-optimize chooses by the improvement alone",
+                fix="use engine='ours', or 0 for both",
             )
 
     @classmethod
@@ -719,7 +726,7 @@ class Search(Knobs):
             return lambda X: np.zeros(len(np.atleast_2d(X)))
         shares = np.log([min(max(s.served or 0.0, 1e-3), 1.0) for s in known])  # above 1 a queue drains
         process = fit(
-            lattice.scaled([s.k for s in known]),
+            _beyond_base(lattice, [s.k for s in known]),
             shares,
             mean=0.0,
             noise=(1e-6, 0.1),
@@ -729,7 +736,7 @@ class Search(Knobs):
         least = math.log1p(-self.tolerance)
 
         def log_probability(X: Any) -> Array:
-            mean, sigma = process.predict(lattice.scaled(X))
+            mean, sigma = process.predict(_beyond_base(lattice, X))
             found: Array = log_ndtr((mean - least) / np.maximum(sigma, 1e-9))
             return found
 

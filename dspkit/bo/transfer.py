@@ -293,14 +293,18 @@ def recommend(
     *,
     incumbent: str = "measured",
     seed: int | tuple[int, ...] = 0,
+    at: Config | None = None,
 ) -> Proposal | None:
-    """Return the configuration to run next at the new rate, of those not measured there: one step of Algorithm 2."""
+    """Return the configuration to run next at the new rate, of those not measured there: one step of Algorithm 2.
+
+    With `at`, the present configuration, the improvement is one per second, as in `Search.propose`.
+    """
     choice(incumbent, "incumbent", INCUMBENTS)
     search = _of_scores(search)
     everything = predicted(old, samples, search, levels)
     known = samples if incumbent == "measured" and samples else everything
     best = max(s.score for s in known)
-    return search.propose(old.lattice, everything, tried={s.k for s in samples}, best=best, seed=seed)
+    return search.propose(old.lattice, everything, tried={s.k for s in samples}, best=best, seed=seed, at=at)
 
 
 def _of_scores(search: Search) -> Search:

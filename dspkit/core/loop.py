@@ -166,13 +166,14 @@ def _with_last_change(snapshot: Snapshot, last: Recovery | None, before: Snapsho
 
 def _answer(returned: Any, where: str) -> tuple[Any, Decision]:
     """Return the result of step() if it is a state and a Decision of a Deployment."""
-    got = _kind(returned)
     if isinstance(returned, tuple) and len(returned) == 2:
         state, decision = returned
         if isinstance(decision, Decision) and isinstance(decision.deployment, Deployment):
             return state, decision
         whole = isinstance(decision, Decision)
         got = f"a Decision of {_kind(decision.deployment)}" if whole else f"(state, {_kind(decision)})"
+    else:
+        got = _kind(returned)
     raise PolicyError(
         f"{got} from step() of policy {where}",
         expected="the next state and a Decision",

@@ -119,7 +119,12 @@ class OperatorMetrics:
 
     def __post_init__(self) -> None:
         mine = self.__dict__
-        _check_numbers(self, *[name for name in _METRICS if name not in _UNKNOWN or mine[name] is not None])
+        for name in _METRICS:
+            value = mine[name]
+            if type(value) is not float or not 0 <= value < math.inf:  # a fast path, as this runs in every window
+                if value is None and name in _UNKNOWN:
+                    continue
+                _check_value(f"OperatorMetrics.{name}", value)
         try:
             counted = operator.index(self.parallelism) >= 1
         except TypeError:
@@ -256,7 +261,8 @@ class Snapshot:
 
     def __post_init__(self) -> None:
         for name in ("operators", "source_rates", "edge_rates", "nodes", "last_selectivities", "delays"):
-            object.__setattr__(self, name, FrozenMap(getattr(self, name)))
+            if type(given := getattr(self, name)) is not FrozenMap:
+                object.__setattr__(self, name, FrozenMap(given))
         _check_numbers(self, "t", "window_s", "throughput", "lag", "downtime_s", "commit_s")
         if not (self.window_s > 0 and self.downtime_s + self.commit_s <= self.window_s * (1 + _ROUNDING)):
             raise MetricError(
@@ -269,11 +275,12 @@ class Snapshot:
             if getattr(self, name) is not None:
                 _check_numbers(self, name)
         for edge, value in self.last_selectivities.items():
-            if value is not None:
+            if value is not None and (type(value) is not float or not 0 <= value < math.inf):
                 _check_value(f"last_selectivities[{edge!r}]", value)
         for name in ("source_rates", "edge_rates", "nodes", "delays"):
             for key, value in getattr(self, name).items():
-                _check_value(f"{name}[{key!r}]", value)
+                if type(value) is not float or not 0 <= value < math.inf:
+                    _check_value(f"{name}[{key!r}]", value)
 
     @property
     def source_rate(self) -> float:

@@ -278,6 +278,9 @@ class FrozenMap(dict[K, V]):
         return FrozenMap, (dict(self),)
 
 
+_PLAIN = frozenset((bool, str, int))
+
+
 def plain(value: Any) -> Any:
     """Return `value` as None, bool, int, float, str, tuples and FrozenMaps of these, which JSON can store and restore.
 
@@ -295,7 +298,8 @@ def plain(value: Any) -> Any:
     >>> plain({"k": np.int64(3), "rates": [np.float32(0.5), np.nan, np.inf], 1: "a", "1": "b"})
     {'k': 3, 'rates': (0.5, None, 'inf'), '1': 'a', "'1'": 'b'}
     """
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if value is None or kind in _PLAIN or (kind is float and math.isfinite(value)):  # nearly all, in every window
         return value
     if isinstance(value, str):
         return str.__str__(value)  # the value of a str enum
@@ -319,7 +323,7 @@ def plain(value: Any) -> Any:
 def _plain_map(mapping: Mapping[Any, Any]) -> FrozenMap[str, Any]:
     made: dict[str, Any] = {}
     for key, value in mapping.items():
-        name = plain(key) if isinstance(key, str) else str(key)
+        name = key if type(key) is str else plain(key) if isinstance(key, str) else str(key)
         while name in made:
             name = repr(name)
         made[name] = plain(value)

@@ -377,7 +377,7 @@ def next_by_improvement(p: AuTraScale, state: AuTraScaleState) -> tuple[AuTraSca
             align=p.align,
         )
         more["old rates"] = {f"{model.rate:g}": round(weight, 4) for weight, model, _ in old.parts}
-        found = transferred(old, state.samples, p.search, p.levels, incumbent=p.incumbent, seed=seed)
+        found = transferred(old, state.samples, p.search, p.levels, incumbent=p.incumbent, seed=seed, at=at)
     else:
         search = p.search
         if p.prior == "latency" and all(s.latency_s is None for s in state.samples):  # nothing to learn latencies from

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from dspkit.bo import Lattice, Library, Model, Optimizer, Sample, Search, fit, resource_score, score
-from dspkit.bo.search import Improvement, LatencySurrogate, Saving
-from dspkit.bo.stopping import LOOKS, Confirmation, below_zero
-from dspkit.bo.transfer import guarded
+from dspkit.bo.search import Improvement, LatencySurrogate, Saving, _beyond_base
+from dspkit.bo.stopping import LOOKS, RATE_LOOKS, Confirmation, below_zero
+from dspkit.bo.transfer import blend, guarded, recommend
 from dspkit.core import ArgumentError, KnobError
 
 BOX, TARGET = Lattice((2, 3), 12), 0.2
@@ -37,7 +37,7 @@ def test_what_a_configuration_adds_to_a_batch_is_the_joint_expectation(goal):
     added = surrogate.log_gain(gain, [first], draws=4096)
     random = np.random.default_rng(5)
     for k in ((6, 7), (4, 6), (7, 4)):
-        points = surrogate._points([first, k])
+        points = _beyond_base(BOX, [first, k])
         C = surrogate.process.covariance(points, points)
         m = surrogate.log_latency([first, k])[0]
         z = m + random.standard_normal((400_000, 2)) @ np.linalg.cholesky(C + 1e-12 * np.eye(2)).T
@@ -128,6 +128,69 @@ def test_a_candidate_at_the_limit_is_confirmed_as_rarely_as_stated(error):
         confirmed += test.verdict is True
     assert confirmed / 4000 <= error + 4 * math.sqrt(error * (1 - error) / 4000)
     assert confirmed > 0
+
+
+RATES = {  # shares of the rate that a configuration serves which does so in just under half of its runs
+    "all or half": lambda random: 1.0 if random.random() < 0.499 else 0.5,
+    "all or nearly": lambda random: 1.0 if random.random() < 0.499 else 0.97,
+    "skewed": lambda random: 0.98 - random.exponential(0.1) + 0.0692,
+}
+
+
+@pytest.mark.parametrize("shares", RATES)
+@pytest.mark.parametrize("error", [0.05, 0.2])
+def test_a_rate_that_most_runs_miss_is_confirmed_as_rarely_as_stated(shares, error):
+    """The latency is met by far. Shares are cut at 1, as the search cuts them, and far from normal."""
+    random = np.random.default_rng(9)
+    confirmed, samples = 0, 400
+    for _ in range(samples):
+        test = Confirmation((1,), error)
+        while test.verdict is None:
+            test = test.told(-1.0 + 0.01 * random.standard_normal(), math.log(0.98 / min(RATES[shares](random), 1.0)))
+        confirmed += test.verdict is True
+    assert confirmed / samples <= error + 4 * math.sqrt(error * (1 - error) / samples)
+
+
+def test_a_rate_that_is_served_is_confirmed_by_the_binomial_distribution():
+    """Nine of nine, or twelve of thirteen: by scipy.stats, a share of the error for each look."""
+    each = 6 * 0.05 / math.pi**2 / 2 / len(RATE_LOOKS)
+    for failures, expected in (((), True), ((3,), True), ((3, 5), False)):
+        test = Confirmation((1,), 0.05)
+        while test.verdict is None:
+            n = len(test.late)
+            test = test.told(-1.0 - 0.001 * n, 0.1 if n in failures else -0.02)
+        assert test.verdict is expected
+        n, good = len(test.short), len(test.short) - len(failures)
+        assert (stats.binom.sf(good - 1, n, 0.5) <= each) == expected
+        assert n == {(): 9, (3,): 13, (3, 5): 6}[failures]  # two of six can no longer become twelve of thirteen
+
+
+def test_shares_of_the_rate_are_learned_on_the_scale_on_which_they_vary():
+    """A box up to 200 of which 40 instances serve the rate: squared errors of the chance, against linear distances."""
+    box, search = Lattice((2,), (200,)), Search(TARGET, feasibility=0.9)
+    ran = [Sample((k,), 0.5, 0.1, min(1.0, k / 40)) for k in (2, 6, 20, 40, 200)]
+    points = box.points()
+    chance = np.exp(search.served(box, ran)(points))
+    far = np.log([s.served for s in ran])
+    linear = fit(
+        box.scaled([s.k for s in ran]), far, mean=0.0, noise=(1e-6, 0.1), variance=(1e-6, 1.0),
+        around={"variance": (1e-3, 2.0), "noise": (1e-4, 2.0)},
+    ).predict(box.scaled(points))  # fmt: skip
+    before = stats.norm.cdf((linear[0] - math.log(0.98)) / linear[1])
+    truth = points[:, 0] >= 0.98 * 40
+    assert ((chance - truth) ** 2).mean() < 0.5 * ((before - truth) ** 2).mean()
+    assert chance[points[:, 0] <= 20].max() < 0.05
+
+
+def test_the_cost_of_moving_counts_in_a_transfer_too_and_scikit_optimize_refuses_it():
+    search = Search.paper(target_latency_s=TARGET, running_s=10, rescale_s=20, move_s=15)
+    library = Library(("a", "b"), (_old(lambda k: 1.0),))
+    at, new = (3, 4), SOME[:2]
+    old = blend(library, 100.0, BOX, search, new)
+    free, near = (recommend(old, new, search, 6, at=where).k for where in (None, at))
+    assert search.seconds([near], at)[0] < search.seconds([free], at)[0]
+    with pytest.raises(KnobError, match="cost of changes"):
+        Search(TARGET, engine="skopt", move_s=1.0)
 
 
 def test_the_test_is_students():
