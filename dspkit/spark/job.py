@@ -531,17 +531,29 @@ class SparkJob(BackendBase):
                     log.warning("the present epoch still drains after %g s; the next one runs as decided", _RESCALE_S)
                     until(lambda: self._collector.parallelism == self._k() or not self._runs(), math.inf)
                 if self._runs():
-                    self._workers.terminate()
                     self._present = wanted
+                    self._workers.terminate()
             except Exception as error:  # `deploy` raises it, or the next call
                 self._refused = error if isinstance(error, DspkitError) else readable(error, advice=session.log_advice)
-                self._wanted = self._deployment
+                self._take_back(wanted)
             if self._drains and self._drains[-1] == (self._draining, math.inf):
                 self._drains[-1] = self._draining, time.time()
             self._draining = math.inf
             with reserving():
                 if self._runs():  # a job that was closed meanwhile has given its slots back
                     self._reserve(self._present, self._wanted)
+
+    def _take_back(self, wanted: Deployment) -> None:
+        """Let the job run on as before a change that has failed, unless it runs with it already."""
+        if self._present is wanted:
+            return
+        changed = self._deployment is wanted
+        self._deployment = self._present
+        if self._wanted is wanted:  # otherwise another change waits
+            self._wanted = self._present
+        if changed:  # the next epoch would run as was wanted, and snapshots would say otherwise
+            with suppress(Exception):  # it runs so when it starts again
+                self._supervisor.rescale(self._k(), _RESCALE_S)
 
     def state(self, operator: str) -> pa.Table:
         """Return the state of a keyed operator, by key, as of the newest committed epoch.

@@ -293,10 +293,12 @@ def test_whoever_began_it_is_killed_and_it_ends_by_itself() -> None:
         [sys.executable, "-c", ALONE.format(path=path)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        folder, *pids = process.stdout.readline().split()
-        ours = {int(pid) for pid in pids}
-        assert ours <= {p.pid for p in processes.running()}
-        process.kill()
+        try:
+            folder, *pids = process.stdout.readline().split()
+            ours = {int(pid) for pid in pids}
+            assert ours <= {p.pid for p in processes.running()}
+        finally:  # else the end of this block waits for it
+            process.kill()
     _until(lambda: not ours & {p.pid for p in processes.running()})
     _until(lambda: not Path(folder).exists())
 

@@ -317,6 +317,23 @@ def test_a_job_whose_java_was_killed_says_so_and_the_next_one_starts_anew(capfd:
             assert time.monotonic() < end
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_java_that_hangs_is_killed_when_spark_is_to_stop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from pyspark import SparkContext
+
+    live.spark("microbatch")
+    process = SparkContext._gateway.proc
+    os.kill(process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(session, "_STOP_S", 1.0)
+    live.end()
+    assert process.wait(20) == -signal.SIGKILL
+    assert "its Java was killed" in caplog.text
+    assert session.running_session() is None
+
+
 ALONE = """
 import os, signal, subprocess, sys
 sys.path[:0] = {path!r}

@@ -163,8 +163,7 @@ def test_a_job_whose_state_was_damaged_goes_back_an_epoch_and_is_exact(
     mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with live.job(2000, 50, mode=mode, checkpoint=tmp_path, epoch_s=1.0) as job:
-        while Checkpoint(tmp_path).committed() < 3:
-            job.observe()
+        live.until(lambda: job.observe() and Checkpoint(tmp_path).committed() >= 3)
         job.deploy(job.deployment.scaled({"count": 2}))
     live.each_once(tmp_path)
     newest = _spoil_newest(tmp_path)
@@ -200,8 +199,8 @@ def test_old_epochs_leave_nothing_behind(tmp_path: Path) -> None:
     with live.job(1000, 50, checkpoint=tmp_path) as job:
         for k in (1, 2) * 5:
             job.deploy(job.deployment.scaled({"count": k}))
-        operators = iter(lambda: job.observe().operators, None)
-        assert next(each for each in operators if each["count"].state_keys)["count"].state_bytes
+        kept = live.until(lambda: (seen := job.observe().operators["count"]).state_keys and seen)
+        assert kept.state_bytes
     assert len(list((tmp_path / "dspkit" / "epochs").iterdir())) <= 5
     assert len(list((tmp_path / "dspkit" / "state").iterdir())) <= 5
     live.each_once(tmp_path)

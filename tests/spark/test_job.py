@@ -248,13 +248,11 @@ def test_the_demo_tells_that_its_answers_are_right_and_leaves_a_report(capsys: p
 def test_a_rescale_is_downtime_and_a_routine_commit_is_not() -> None:
     with live.job(300, window_s=1.0, epoch_s=1.0) as job:
         seen: list[Snapshot] = []
-        while sum(s.commit_s for s in seen) == 0:
-            seen.append(job.observe())
+        live.until(lambda: seen.append(job.observe()) or sum(s.commit_s for s in seen))
         if not job.restarts:
             assert sum(s.downtime_s for s in seen) == 0
         job.deploy(job.deployment.scaled({"work": 2}))
-        while sum(s.downtime_s for s in seen) == 0:
-            seen.append(job.observe())
+        live.until(lambda: seen.append(job.observe()) or sum(s.downtime_s for s in seen))
         assert all(len(s.operators["work"].instances or ()) == s.deployment.parallelism["work"] for s in seen)
 
 
@@ -318,14 +316,11 @@ def test_what_a_failed_run_has_read_but_not_committed_is_lag_again(monkeypatch: 
 @pytest.mark.slow
 def test_a_stopped_worker_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     with live.job(300, window_s=1.0, epoch_s=2.0) as job:
-        while job.observe().throughput == 0:
-            pass
+        live.works(job)
         pid = [reading["pid"] for (_, operator, _), reading in job._collector._last.items() if operator == 1][-1]
         os.kill(pid, signal.SIGSTOP)
-        while not job.restarts:  # an epoch that has just ended leaves the process idle: the next one needs it
-            job.observe()
-        while job.observe().throughput == 0:
-            pass
+        live.until(lambda: job.observe() and job.restarts)  # the process may be idle: the next epoch needs it
+        live.works(job)
     assert "is stopped: it is killed" in caplog.text
 
 
@@ -337,8 +332,7 @@ def test_a_job_that_continues_from_a_checkpoint_warms_up_as_a_new_one_does(tmp_p
             first = [reading for key, reading in job._collector._last.items() if key[0] == token]
             assert len(first) == job.deployment.instances
             assert all(reading["counts"]["arrived"] == 0 for reading in first)
-            while job.observe().throughput == 0:
-                pass
+            live.works(job)
 
 
 @pytest.mark.slow

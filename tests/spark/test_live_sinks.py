@@ -101,10 +101,12 @@ def test_a_job_killed_with_its_driver_leaves_each_row_once(tmp_path: Path) -> No
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     for _ in range(2):
         with subprocess.Popen([sys.executable, __file__, str(tmp_path)], env=env, start_new_session=True) as driver:
-            newest = _committed(tmp_path)
-            live.until(lambda newest=newest: _committed(tmp_path) > newest)
-            time.sleep(chance.uniform(0, 1.5))
-            os.killpg(driver.pid, signal.SIGKILL)
+            try:
+                newest = _committed(tmp_path)
+                live.until(lambda newest=newest: _committed(tmp_path) > newest)
+                time.sleep(chance.uniform(0, 1.5))
+            finally:  # else the end of this block waits for it for ever
+                os.killpg(driver.pid, signal.SIGKILL)
     with _job(tmp_path) as job:
         live.works(job)
     assert _each_once(tmp_path) > 1000

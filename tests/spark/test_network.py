@@ -294,7 +294,10 @@ def made(name: str, arguments: list[str], home: Path) -> Iterator[subprocess.Pop
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
+            killer = threading.Timer(60, os.killpg, (process.pid, signal.SIGKILL))  # of one that does not end
+            killer.start()
             process.stdout.read()
+            killer.cancel()
             process.wait(60)
 
 

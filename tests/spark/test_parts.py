@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import pickle
@@ -23,12 +24,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import live
 import tasks
 from dspkit import Deployment, Topology, workload
 from dspkit.apps import autrascale as words
 from dspkit.apps.live import Service
 from dspkit.core import ArgumentError
-from dspkit.spark import CheckpointError, SparkJob, TraceSource, TurnedSource
+from dspkit.spark import CheckpointError, QueryError, SparkJob, TraceSource, TurnedSource
 from dspkit.spark.dataflow import exchange, state, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.dataflow.exchange import Edge, Records, owners, stamped
@@ -343,9 +345,9 @@ def test_nodes_share_the_time_between_two_readings() -> None:
 
 def test_what_runs_below_a_process_is_found_and_can_be_ended() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
-    with subprocess.Popen([sys.executable, "-c", code]) as parent:
-        while len(found := processes.below({parent.pid})) < 1 or "time.sleep(60)" not in found[0].command:
-            time.sleep(0.02)
+    with subprocess.Popen([sys.executable, "-c", code]) as parent, contextlib.ExitStack() as stack:
+        stack.callback(parent.kill)
+        found = live.until(lambda: (f := processes.below({parent.pid})) and "time.sleep(60)" in f[0].command and f, 50)
         assert all(p.resident_bytes > 0 for p in found)
         processes.kill(found, grace_s=0.0)
         assert parent.wait(30) is not None
@@ -479,3 +481,101 @@ def test_a_change_that_ends_after_its_job_was_closed_reserves_no_slots():
     job._change(wanted)
     assert job._refused is None
     assert nodes.reserved() == before
+
+
+def _changing(rescale: Any) -> tuple[SparkJob, Deployment, Deployment]:
+    """Return a job without Spark, the deployment that it runs, and another one that it is asked for."""
+    job: Any = object.__new__(SparkJob)
+    before, wanted = Deployment({"read": 1, "work": 1}), Deployment({"read": 1, "work": 3})
+    job.mode, job._names, job._open, job._refused = "realtime", ["read", "work"], True, None
+    job._changing, job._drains, job._draining = threading.Lock(), [], math.inf
+    job._wanted, job._present, job._deployment = wanted, before, before
+    job._workers, job._collector, job._supervisor = Mock(), Mock(), Mock(failed=None)
+    job._workers.count = None
+    job._supervisor.rescale = rescale
+    return job, before, wanted
+
+
+def test_a_change_that_fails_on_its_way_is_taken_back_and_the_next_one_is_carried_out() -> None:
+    """The query died under it: the next epoch would have run what no snapshot said, and the change had no end."""
+    asked: list[list[int]] = []
+
+    def rescale(k: list[int], timeout_s: float) -> bool:
+        asked.append(k)
+        if len(asked) == 1:
+            raise ConnectionError("Java does not answer")
+        return True
+
+    job, before, wanted = _changing(rescale)
+    job._change(wanted)
+    assert asked == [[1, 3], [1, 1]]
+    assert job.deployment == job._present == before
+    assert isinstance(job._refused, QueryError)
+    job, before, wanted = _changing(rescale)
+    asked.clear()
+    other = job._wanted = Deployment({"read": 1, "work": 2})  # asked for meanwhile
+    job._wanted = wanted
+    real = job._supervisor.rescale
+
+    def replaced(k: list[int], timeout_s: float) -> bool:
+        job._wanted = other
+        return bool(real(k, timeout_s))
+
+    job._supervisor.rescale = replaced
+    job._change(wanted)
+    assert job._wanted is other
+    job._supervisor.rescale = real
+    job._change(other)
+    assert job.deployment == job._present == other
+
+
+def test_a_worker_that_does_not_end_leaves_the_new_deployment_as_the_present_one() -> None:
+    job, _, wanted = _changing(lambda k, timeout_s: True)
+    job._workers.terminate = Mock(side_effect=OSError("it does not end"))
+    job._change(wanted)
+    assert job.deployment == job._present == wanted
+    assert job._refused is not None
+
+
+def test_waiting_for_slots_to_start_python_in_has_an_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cancelled, spark, tags = threading.Event(), Mock(), []
+    spark.sparkContext.master = "local[64]"
+    spark.sparkContext.addJobTag = tags.append
+    spark.sparkContext.cancelJobsWithTag = lambda tag: tags.remove(tag) or cancelled.set()
+
+    def save() -> None:
+        assert cancelled.wait(50), "it waits for ever"
+        raise RuntimeError("the job was cancelled")
+
+    own = Mock()
+    own.range().mapInArrow().write.format().mode().save = save
+    monkeypatch.setattr(nodes.session, "job_session", lambda spark: own)
+    monkeypatch.setattr(nodes, "_WARM_S", 0.1)
+    nodes.warm(spark)
+    assert not tags
+    assert "no slots for Python" in caplog.text
+    monkeypatch.setattr(nodes, "_WARM_S", 60)
+    with pytest.raises(RuntimeError, match="cancelled"):  # for another reason
+        nodes.warm(spark)
+
+
+def test_a_start_that_does_not_end_does_not_hold_up_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_CLOSE_S", 0.1)
+    made = Supervisor(Mock(), lambda: 0, [1], 0, 1, lambda: None, lambda cause: "see there")
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with made._lock:
+            begun.set()
+            end.wait(50)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert begun.wait(50)
+    with pytest.raises(QueryError, match=r"starting again.*see there"):
+        made.close(1)
+    end.set()
+    holder.join(50)
+    made.close(1)

@@ -476,7 +476,8 @@ def _end(daemons: Sequence[subprocess.Popen[bytes]]) -> None:
     kill(descendants)
     for process in daemons:
         process.kill()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()

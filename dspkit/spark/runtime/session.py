@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,9 @@ _SQL = {  # settings of a job's own copy of the session
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "100",
+    "spark.sql.streaming.stopTimeout": "60s",  # a query that does not stop is an error; Spark would wait for ever
 }
+_STOP_S = 60.0  # longest wait for Spark to stop, after which its Java is killed
 _LONGEST = 50  # characters of a folder for sockets: the system accepts a hundred, Spark adds a name of 43
 _use = {"jobs": 0, "ours": False}  # users of the one Spark of this process
 STARTING = threading.RLock()  # held by a job that starts or ends this Spark: a cell and a view may do so at once
@@ -302,14 +304,26 @@ def stop(spark: Any) -> None:
     """End Spark and its Java."""
     from pyspark import SparkContext
 
-    running_session()  # clears a session whose Java was killed
     gateway = SparkContext._gateway
-    if gateway is None:
-        _end_log()
-        return
-    spark.stop()
     process = getattr(gateway, "proc", None)
-    gateway.shutdown()
+    try:
+        with alarm(_STOP_S, lambda: process is not None and process.kill()) as late:
+            running_session()  # clears a session whose Java was killed
+            if ended := SparkContext._gateway is None:
+                _end_log()
+            else:
+                spark.stop()
+                gateway.shutdown()
+    except Exception:
+        if not late.is_set():
+            raise
+    if late.is_set():
+        log.warning("Spark has not stopped within %g s: its Java was killed; %s", _STOP_S, log_advice())
+        if process is not None:
+            process.wait(20)
+        running_session()  # clears what is known of it
+    elif ended:
+        return
     SparkContext._gateway = SparkContext._jvm = None
     if process is not None:
         process.stdin.close()  # the signal for Java to end
@@ -319,6 +333,40 @@ def stop(spark: Any) -> None:
             process.kill()
             process.wait(20)
     _end_log()
+
+
+@contextlib.contextmanager
+def alarm(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event]:
+    """Do something after so many seconds, unless the block has ended by then; the event says whether it was done.
+
+    Parameters
+    ----------
+    seconds
+        How long the block may take.
+    act
+        What ends the wait of a block that takes longer.
+
+    Examples
+    --------
+    >>> with alarm(5, print) as late:
+    ...     print("in time")
+    in time
+    >>> late.is_set()
+    False
+    """
+    late = threading.Event()
+
+    def ring() -> None:
+        late.set()
+        act()
+
+    timer = threading.Timer(seconds, ring)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
 
 
 def _fitting(spark: Any, mode: str) -> Any:

@@ -115,7 +115,7 @@ class SparkLog:
     def close(self) -> None:
         """End the supervision of the sizes; the files stay."""
         self._ended.set()
-        self._thread.join()
+        self._thread.join(10)
 
     def _read(self, path: Path) -> str:
         """Return the end of a file since the mark, or of the whole file if it was rotated since."""

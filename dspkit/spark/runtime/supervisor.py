@@ -50,7 +50,7 @@ from ...core.lazy import load
 from ..dataflow.exchange import WIRE, WORK_S
 from ..dataflow.plan import register_query
 from ..dataflow.task import Stage
-from ..errors import FunctionError, ServiceThread, readable
+from ..errors import FunctionError, QueryError, ServiceThread, readable
 from ..metering import EVERY_S, HeavyTask, SilentTask, Totals
 from ..sources.log import LogSource
 from ..sources.trace import TraceSource
@@ -220,6 +220,7 @@ log = logging.getLogger("dspkit")
 _LOOK_S = 0.1
 _STALL_LOOK_S = 1.0
 STALL_S = 30.0  # without a record done although some wait, before a warning
+_CLOSE_S = 100.0  # longest wait for a start in progress; one waits for executors for 90 s
 _LOST_COUNTS = 0.2  # weight of a lost machine, which says little about the job unless it is repeated
 
 
@@ -387,7 +388,14 @@ class Supervisor:
     def close(self, timeout_s: float) -> None:
         """Commit what was done, and stop."""
         self.thread.close(60)
-        with self._lock:
+        if not self._lock.acquire(timeout=_CLOSE_S):
+            raise QueryError(
+                f"a query that has been starting again for more than {_CLOSE_S:g} s",
+                expected="one that starts or fails",
+                fix=f"stop Spark; what was committed is in the checkpoint; {self._advice('')}",
+            )
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._lock.release)
             if self.failed is None:
                 self._engine.finish(self._k, timeout_s)
             else:

@@ -7,8 +7,10 @@ the kernel or executors count it, and `shares` the utilisation between two readi
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ..sources.log import LogSource
     from ..sources.trace import TraceSource
 
+log = logging.getLogger("dspkit")
 _reserved: dict[object, int] = {}  # slots that jobs need at once, by job
 _RESERVING = threading.RLock()
 Reading = tuple[float, Mapping[str, float]]  # time of all cores so far, and of each node's work, in one unit
@@ -39,6 +42,7 @@ _UNTOUCHED = {
     "settings": "leave the settings unchanged",
 }
 _PINGED_S = 10.0  # pings before that are forgotten: a network may change
+_WARM_S = 100.0  # longest wait for Python in each executor; the first epoch starts what is missing
 _COME_S = 90.0  # timeout of an executor: Java starts twice, on a busy machine
 
 
@@ -298,8 +302,18 @@ def warm(spark: Any) -> None:
     executors = 1 if local else context._jsc.sc().schedulerBackend().getExecutorIds().size()
     if task_slots(spark) < reserved() + 2 * executors:
         return  # it would take slots that a job needs for its next epoch
-    each = session.job_session(spark).range(0, 2 * executors, 1, 2 * executors)
-    each.mapInArrow(_same, "id bigint").write.format("noop").mode("append").save()
+    tag = f"dspkit-warm-{secrets.token_hex(4)}"
+    context.addJobTag(tag)
+    try:
+        with session.alarm(_WARM_S, lambda: context.cancelJobsWithTag(tag)) as late:
+            each = session.job_session(spark).range(0, 2 * executors, 1, 2 * executors)
+            each.mapInArrow(_same, "id bigint").write.format("noop").mode("append").save()
+    except Exception:
+        if not late.is_set():
+            raise
+        log.warning("no slots for Python in each executor within %g s: the first epoch may wait for it", _WARM_S)
+    finally:
+        context.removeJobTag(tag)
 
 
 def _same(batches: Iterator[Any]) -> Iterator[Any]:
