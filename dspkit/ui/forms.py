@@ -168,6 +168,7 @@ class OwnData:
         )  # fmt: skip
         self.confirm.on_click(guard("reading", lambda _: self.read()))
         self.ask.on_click(guard("advice", lambda _: self.advise()))
+        self.graph.observe(lambda _: self._hint.set_trait("value", ""), "value")
         self.upload.observe(guard("upload", self._uploaded), "value")
         self.path.observe(guard("path", lambda change: self.open(change["new"])), "value")
         self._form = w.VBox(
@@ -209,6 +210,8 @@ class OwnData:
         guess, column = self._guesses.get(quantity), self.columns[quantity].value
         same = guess is not None and guess.column == column
         as_guessed = same and guess is not None and guess.unit in (None, self.units[quantity].value)
+        if quantity == "parallelism":  # else it is asked for
+            self.same.layout.display = None if column == NOT_THERE else "none"
         said = f"guessed: {guess.reason}" if as_guessed and guess is not None else _SAID[quantity]
         self._why[quantity].value = f"<small>{escape(said)}</small>"
 
@@ -312,7 +315,7 @@ class OwnData:
         dropped = sum(loader.problems.values())
         said = f"{len(history)} windows of {len(graph.order)} operators; {self.picture.summary}"
         if dropped:
-            said += f" {dropped} readings were not usable: {loader.problems}"
+            said += f" {dropped} readings were not usable: {str(loader.problems).replace(chr(10), ', ')}"
         self._said.value = f"<p style='line-height:1.4'>{escape(said)}</p>"
         self._code.value = f"<b>The same as code</b><pre>{escape(self.code())}</pre>"
         self._advice.outputs = ()
@@ -454,7 +457,8 @@ class OwnApp:
         )
         self._code = w.HTML()
         self.button = w.Button(
-            description="Open in the Explorer", button_style="primary", layout={"width": "auto"},
+            description="Open in the Explorer", button_style="primary",
+            layout={"width": "auto", "align_self": "flex-start"},
             tooltip="a view of this application, below: any policy, simulated or live on Spark",
         )  # fmt: skip
         self.button.on_click(guard("view", lambda _: self.open()))
@@ -466,7 +470,7 @@ class OwnApp:
         self.box = w.VBox(
             [
                 self.name, heading("Who sends to whom"), self.graph, heading("What its operators cost"), self._rows,
-                heading("What comes in"), self.shape, self.low, self.high, self.target, self._errors.widget,
+                heading("The load"), self.shape, self.low, self.high, self.target, self._errors.widget,
                 self._code, self.button, self._below,
             ]
         )  # fmt: skip

@@ -384,6 +384,57 @@ def test_notebook_06_in_the_lab(url, page, page_errors):
     assert page_errors == []
 
 
+FORMS = (
+    "from dspkit import ui",
+    "data = ui.OwnData(); data",
+    "mine = ui.OwnApp('read > parse > store'); mine",
+)
+
+
+def test_an_uploaded_table_and_an_application_of_a_form(lab, lab_folder, page, page_errors):
+    """A table is sent, its guessed unit changed and confirmed by keyboard; an application is made, and runs twice."""
+    page.set_viewport_size({"width": 1500, "height": 1320})
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in FORMS])
+    book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(book, lab_folder / "forms.ipynb")
+    run_all(page, re.sub(r"/lab/\S*\?", "/lab/tree/forms.ipynb?", lab))
+    view = page.locator(".dspkit").first
+    view.get_by_placeholder("metrics.csv").wait_for(timeout=240_000)
+    with page.expect_file_chooser() as chooser:
+        _button(page, "Upload a table").click()
+    chooser.value.set_files(ROOT / "data" / "recorded_job.csv")
+    view.get_by_text("values up to 2100").wait_for(timeout=240_000)  # the reason of a guess
+    graph = view.get_by_placeholder("read > parse > store")
+    graph.fill("read > parse > enrich > score > store\nparse > sessions > store")
+    graph.press("Tab")
+    button = _button(page, "The columns and units are right")
+    button.focus()
+    page.keyboard.press("Enter")
+    view.get_by_text("77 windows of 6 operators").wait_for(timeout=240_000)
+    view.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=240_000)
+    assert "loaders.Table('" in view.locator("pre").inner_text()
+    _shoot(page, "form_data")
+    mine = page.locator(".dspkit").nth(1)
+    mine.evaluate("e => e.scrollIntoView({block: 'start'})")
+    service = mine.get_by_label("parse, ms", exact=True)
+    service.fill("4")
+    service.press("Tab")
+    mine.locator("pre", has_text="'parse': Service(0.004)").wait_for(timeout=240_000)
+    _button(page, "Open in the Explorer").click()
+    duel = _button(page, "load step × 3")
+    duel.wait_for(timeout=240_000)
+    page.screenshot(path=SHOTS / "form_app.png")
+    duel.click()
+    page.locator(".ck-with option:checked", has_text="1: hpa on my_job").wait_for(state="attached", timeout=240_000)
+    page.get_by_text("Finished.").wait_for(timeout=240_000)
+    page.locator(".ck-summary", has_text="ds2: In 900 s").wait_for(timeout=240_000)
+    page.locator(".ck").evaluate("e => e.scrollIntoView({block: 'start'})")
+    page.wait_for_timeout(500)
+    page.screenshot(path=SHOTS / "two_runs.png")
+    assert page.locator(".dspkit-error").count() == 0
+    assert [e for e in page_errors if not e.startswith("request")] == []
+
+
 def test_notebook_07_in_the_lab(url, lab_folder, page, page_errors):
     """A slider of the first lesson changes the answer; the Explorer runs ELYSIUM, which changes nodes as well.
 
