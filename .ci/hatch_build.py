@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -44,13 +45,13 @@ class Lab(BuildHookInterface[Any]):
         copied = files(root)
         self.pages = tempfile.TemporaryDirectory(prefix="dspkit-pages-")
         for number, path in enumerate(copied):
+            # Copies, as hatchling takes each source once: data/ is in the wheel twice, for `workload` and for this.
+            copy = Path(self.pages.name, f"{number}{path.suffix}")
+            shutil.copyfile(path, copy)
             if path.suffix == ".md":
-                page = Path(self.pages.name, f"{number}.md")
-                kept = set(copied).__contains__
-                page.write_text(links.absolute(path.read_text(encoding="utf-8"), path, kept), encoding="utf-8")
-            else:
-                page = path
-            build_data["force_include"][str(page)] = f"dspkit/lab/{path.relative_to(root).as_posix()}"
+                text = links.absolute(path.read_text(encoding="utf-8"), path, set(copied).__contains__)
+                copy.write_text(text, encoding="utf-8")
+            build_data["force_include"][str(copy)] = f"dspkit/lab/{path.relative_to(root).as_posix()}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":

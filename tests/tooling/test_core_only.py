@@ -137,6 +137,7 @@ print(dspkit.__version__, len(history), dspkit.report.from_history(history, "run
     assert (tmp_path / "course" / "notebooks" / "00_start.ipynb").is_file()
     assert (tmp_path / "course" / "data" / "recorded_job.csv").is_file()
     assert not list((tmp_path / "course").rglob("*.pyc"))
+    assert list((tmp_path / "bare").glob("lib/python*/site-packages/dspkit/workload/data/flights_2013.parquet"))
     pages = [
         page for page in (tmp_path / "course").rglob("*.md") if "reproduction" not in page.parts
     ]  # parts of a page

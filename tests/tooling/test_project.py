@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,20 @@ def test_what_lies_about_is_not_copied(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert [path.relative_to(tmp_path).as_posix() for path in hatch_build.files(tmp_path)] == sorted(wanted)
+
+
+def test_the_hook_takes_nothing_away_from_the_wheel(tmp_path: Path) -> None:
+    """Hatchling knows one place per source: the files of data/ are named in pyproject.toml for another."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    hook, data = hatch_build.Lab(str(ROOT), {}, None, None, str(tmp_path), "wheel"), {"force_include": {}}
+    hook.initialize("standard", data)
+    try:
+        assert named["force-include"]
+        assert not {ROOT / name for name in named["force-include"]} & set(map(Path, data["force_include"]))
+        assert all(Path(source).is_file() for source in data["force_include"])
+        assert len(set(data["force_include"].values())) == len(hatch_build.files(ROOT))
+    finally:
+        hook.finalize("standard", data, "")
 
 
 def test_the_comment_about_speed_states_intervals(tmp_path: Path) -> None:
