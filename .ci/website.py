@@ -250,7 +250,7 @@ def navigation(lessons: list[str], questions: list[str], parts: list[str]) -> li
         {"Guides": [f"{name}.md" for name in guides]},
         {"Explanation": [*explanation, "glossary.md", {"Decisions": ["decisions/index.md", *decisions]}]},
         {"Reference": ["reference/index.md", *parts]},
-        {"Evidence": ["ledger.md", "reproduction.md", "performance.md", "live_policies.md"]},
+        {"Evidence": ["ledger.md", "reproduction.md", "recordings.md", "performance.md", "live_policies.md"]},
         {"Joining": ["contributing/index.md", *joining, *rest]},
     ]
 
