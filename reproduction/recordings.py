@@ -211,7 +211,7 @@ def chart(recorded: Array, predicted: Array, fit_until: int, what: str) -> str:
     """Return an SVG of two curves by minute: recorded in grey, predicted in blue, the fitted part shaded."""
     wide, high = 720, 160
     top = float(np.percentile(np.concatenate([recorded, predicted]), 99.5)) * 1.05
-    legend = f"recorded grey, predicted blue, fitted part shaded; the top is {top:,.3g}"
+    legend = f"recorded grey, predicted blue, fitted shaded; up to {top:,.4g}"
 
     def line(values: Array, style: str) -> str:
         points = (f"{i / len(values) * wide:.1f},{high - min(v, top) / top * high:.1f}" for i, v in enumerate(values))
@@ -225,7 +225,7 @@ def chart(recorded: Array, predicted: Array, fit_until: int, what: str) -> str:
             f'<rect x="0" y="0" width="{fit_until / len(recorded) * wide:.1f}" height="{high}" fill="#eef1f5"/>',
             line(recorded, 'stroke="#8a8f98" stroke-width="2.2"'),
             line(predicted, 'stroke="#0b62c4" stroke-width="1.1"'),
-            f'<text x="4" y="-5" font-family="sans-serif" font-size="11" fill="#333">{what}; {legend}</text>',
+            f'<text x="4" y="-5" font-family="sans-serif" font-size="10" fill="#333">{what}; {legend}</text>',
             "</svg>",
         ]
     )
