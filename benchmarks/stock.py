@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import shutil
 import statistics
 import tempfile
@@ -38,6 +39,7 @@ def _spark() -> Any:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50", "spark.sql.warehouse.dir": str(_folder()),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
     }  # fmt: skip
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -104,6 +106,50 @@ def observation_over_batch_time() -> Claim:
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     detail = medians | {"shares": shares, "batches": {name: len(each) for name, each in seconds.items()}}
     return Claim(medians["attached"] / medians["alone"], "x", target=1.01, better="lower", detail=detail)
+
+
+def attaching_and_detaching() -> Claim:
+    """Median batch time while attachments come and go, over that without, in blocks that take turns; exact counts."""
+    from dspkit.spark import attach
+
+    stock = StockQuery(_spark(), "aggregation", _folder(), trigger="500 milliseconds")
+    stock.feed(4)
+    stock.start()
+    stock.done()
+    seconds: dict[str, list[float]] = {"attached": [], "alone": []}
+    attached = 0
+    for turn in range(2 * _BLOCKS):
+        known = _finished(stock)
+        while len(fresh := _finished(stock)[len(known) :]) < 10 or (
+            turn % 2 and attached < 500 * (turn + 1) / (2 * _BLOCKS)
+        ):
+            stock.feed(1 if len(fresh) < 10 else 0)
+            if turn % 2:
+                job = attach(stock.query)
+                if attached % 5 == 0:
+                    job.tasks(1 + attached % 8)
+                job.detach()
+                attached += 1
+            else:
+                time.sleep(0.1)
+        seconds["attached" if turn % 2 else "alone"] += fresh
+    exact = stock.done()
+    rules = stock.query._jsq.streamingQuery().sparkSessionForStream().experimental().extraOptimizations().size()
+    stock.query.stop()
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    detail = medians | {
+        "attachments": attached,
+        "exact": exact,
+        "rules_left": rules,
+        "batches": sum(map(len, seconds.values())),
+    }
+    value = medians["attached"] / medians["alone"] if exact and not rules else math.inf
+    return Claim(value, "x", target=1.1, better="lower", detail=detail)
+
+
+def _finished(stock: StockQuery) -> list[float]:
+    """Seconds of the batches with records so far."""
+    return [p["durationMs"]["triggerExecution"] / 1e3 for p in stock.query.recentProgress if p["numInputRows"] > 0]
 
 
 def prediction_error() -> Claim:

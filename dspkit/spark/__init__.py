@@ -25,7 +25,7 @@ from .sources.kafka import KafkaSource
 from .sources.redis import RedisSource
 from .sources.trace import TraceSource, TurnedSource
 from .stock.job import AttachedQuery, Recording, attach
-from .stock.observation import AttachError
+from .stock.observation import AttachError, RealtimeSlots, realtime_slots
 from .stock.repartition import repartition
 from .windows import EventWindow, windowed
 
@@ -45,6 +45,7 @@ __all__ = [
     "KafkaSource",
     "ParquetSink",
     "QueryError",
+    "RealtimeSlots",
     "Recording",
     "RedisSource",
     "SchemaError",
@@ -65,6 +66,7 @@ __all__ = [
     "ensure_java",
     "frame",
     "keyed",
+    "realtime_slots",
     "repartition",
     "sql",
     "windowed",

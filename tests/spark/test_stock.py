@@ -26,12 +26,14 @@ from dspkit.spark.stock.model import fit_batch_time, slots_used
 from dspkit.spark.stock.observation import (
     FilesWaiting,
     MicroBatch,
+    PlanStage,
     ProgressReader,
     StageRun,
     StateReport,
     batch_of,
+    join_stages,
+    plan_stages,
 )
-from dspkit.spark.stock.plan import PlanStage, join_stages, plan_stages
 
 A, B, C = 0.2, 0.002, 0.01  # seconds per batch, per record and per task
 

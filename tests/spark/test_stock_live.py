@@ -7,13 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 import live
-from dspkit.spark import AttachError, attach
+from dspkit.spark import AttachError, attach, realtime_slots
 from dspkit.spark.runtime import session
+from dspkit.spark.stock.knobs import KNOBS
+from dspkit.spark.stock.observation import STAGE
 
 CLASSES = "org.apache.spark.sql.execution."
 
@@ -251,16 +255,29 @@ def test_spark_still_names_the_jobs_of_a_query_after_its_run_and_their_batch(run
     store = running._store
     jobs = store._jobs()
     assert jobs, "jobs no longer have the run id of their query as job group"
-    told = store._json(store._store.job(max(jobs)))
-    assert str(told.get("description")).rsplit("\n", 1)[-1].startswith("batch = "), "a batch is no longer named so"
+    told = str(store._store.job(max(jobs)).description().get())
+    assert told.rsplit("\n", 1)[-1].startswith("batch = "), "a batch is no longer named so"
 
 
-@pytest.mark.parametrize("name", ["stageId", "numTasks", "numCompleteTasks", "numFailedTasks", "executorRunTime",
-                                  "shuffleFetchWaitTime", "executorCpuTime", "inputRecords", "shuffleReadRecords",
-                                  "shuffleWriteRecords", "outputRecords", "status"])  # fmt: skip
+@pytest.mark.parametrize("name", [*STAGE, "status"])
 def test_spark_still_reports_of_a_stage(name, running):
     stage = next(b for b in reversed(running.batches) if b.stages).stages[-1]
-    assert name in running._store._json(running._store._store.lastStageAttempt(stage.id)), f"no {name} of a stage"
+    assert getattr(running._store._store.lastStageAttempt(stage.id), name)() is not None, f"no {name} of a stage"
+
+
+def test_the_sums_of_stages_are_those_of_sparks_own_text(running):
+    """Against Jackson, with which Spark writes its REST answers."""
+    jvm = session.running_session()._jvm
+    scala = jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule()
+    mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper().registerModule(scala)
+    runs = next(b for b in reversed(running.batches) if b.stages).stages
+    for run in runs:
+        stage = running._store._store.lastStageAttempt(run.id)
+        told = json.loads(mapper.writeValueAsString(stage))
+        assert running._store.values(stage) == {name: told[name] for name in STAGE}
+    levels = running._store._levels
+    spread = json.loads(mapper.writeValueAsString(running._store._store.taskSummary(runs[-1].id, 0, levels).get()))
+    assert [1e3 * runs[-1].median_s, 1e3 * runs[-1].longest_s] == pytest.approx(spread["executorRunTime"])
 
 
 def test_spark_still_says_that_a_query_waits_for_its_trigger_in_these_words(running):
@@ -270,3 +287,69 @@ def test_spark_still_says_that_a_query_waits_for_its_trigger_in_these_words(runn
 def test_spark_still_lists_the_files_of_each_batch_in_its_checkpoint(running):
     assert running._files is not None, "the description of a file source, or sources/0 of the checkpoint, has changed"
     assert sum(running._files.per_batch.values()) == 1
+
+
+# ---- real-time mode
+
+
+@pytest.fixture
+def realtime(tmp_path: Path) -> Iterator[Any]:
+    """A query of two source partitions and a repartition of its own over Spark's low-latency memory source."""
+    spark = live.spark("plain").newSession()
+    for name, value in {
+        "minBatchDuration": "500", "allowlistCheck": "false",
+    }.items():  # fmt: skip
+        spark.conf.set(f"spark.sql.streaming.realTimeMode.{name}", value)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    jvm = spark.sparkContext._jvm
+    kind = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
+    encoder = jvm.org.apache.spark.sql.Encoders.LONG()
+    source = kind(77, spark._jsparkSession, 2, jvm.org.apache.spark.util.SystemClock(), encoder)
+    frame = DataFrame(source.toDF(), spark).repartition(3, "value").selectExpr("value + 1 as v")
+    ended = threading.Event()
+
+    def feed() -> None:
+        i = 0
+        while not ended.wait(0.05):
+            data = jvm.java.util.stream.LongStream.range(i, i + 5).boxed().toList()
+            source.addData(jvm.scala.jdk.javaapi.CollectionConverters.asScala(data))
+            i += 5
+
+    def start(seconds: int) -> Any:
+        writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path))
+        started.append(writer.trigger(realTime=f"{seconds} seconds").start())
+        threading.Thread(target=feed, daemon=True).start()
+        return started[0]
+
+    started: list[Any] = []
+    yield SimpleNamespace(frame=frame, start=start)
+    ended.set()
+    for query in started:
+        query.stop()
+
+
+def test_a_realtime_query_is_checked_before_the_start_and_only_changed_as_it_can_be(realtime):
+    """2 + 3 tasks; a batch of 60 s is cut, and the next one runs its repartition in 5 tasks."""
+    slots = realtime_slots(realtime.frame, source_partitions=2)
+    assert (slots.needed, slots.fits) == (5, True)
+    assert not realtime_slots(realtime.frame.repartition(64), source_partitions=2).fits
+    with pytest.raises(AttachError, match="streaming DataFrame"):
+        realtime_slots(live.spark("plain").range(3), source_partitions=2)
+    query = realtime.start(60)
+    job = attach(query)
+    try:
+        live.until(lambda: not query.isActive or job._changer._tasks() == 5, 60)
+        assert query.exception() is None
+        assert set(job.missing) == set(KNOBS)
+        with pytest.raises(AttachError, match="real-time mode only"):
+            job.tasks(2)
+        with pytest.raises(AttachError, match="tasks at once"):
+            job.shuffle(80)
+        job.shuffle(5)
+        began = time.monotonic()
+        job.cut()
+        live.until(lambda: not query.isActive or job._changer._tasks() == 7, 50)
+        assert query.exception() is None
+        assert time.monotonic() - began < 50, "the batch lasts 60 s"
+    finally:
+        job.close()

@@ -274,6 +274,15 @@ def task_slots(spark: Any) -> int:
     )
 
 
+def running_tasks(spark: Any) -> int:
+    """Return the tasks that run at present, of all jobs of this Spark."""
+    context, running = spark.sparkContext._jsc.sc(), 0
+    found = context.statusStore().executorList(True)
+    for i in range(found.size()):
+        running += int(found.apply(i).activeTasks())
+    return running
+
+
 @contextlib.contextmanager
 def reserving() -> Iterator[None]:
     """Keep other jobs from reserving slots between a check of the free ones and `reserve`."""

@@ -39,12 +39,15 @@ from .observation import (
     AttachError,
     FilesWaiting,
     MicroBatch,
+    PlanStage,
     ProgressReader,
     StatusStore,
     batch_latency,
+    join_stages,
+    plan_stages,
+    topology_of,
     whole_batches,
 )
-from .plan import PlanStage, join_stages, plan_stages, topology_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -681,6 +684,26 @@ class AttachedQuery(Observed, BackendBase):
         wanted = count or partitions
         return self._changed("tasks", str(count), lambda b: any(r.tasks == wanted for r in b.stages))
 
+    def shuffle(self, partitions: int) -> QueryChange:
+        """Give the query's own `repartition` another number of partitions, from the next batch on.
+
+        In real-time mode all tasks of a query run at once: a number for which there are too few slots is refused,
+        because the query would die of it. There, `cut()` lets the next batch begin now.
+
+        Parameters
+        ----------
+        partitions : int
+            Partitions; 0 restores the query's own number.
+        """
+        changer = self._running()
+        partitions = whole(partitions, "partitions", 0)
+        changer.set_shuffle(partitions)
+        return self._changed("shuffle", str(partitions), lambda b: any(r.tasks == partitions for r in b.stages))
+
+    def cut(self) -> None:
+        """End the present batch of a query in real-time mode now, on a local master: the next one begins at once."""
+        self._running().cut()
+
     def executors(self, count: int) -> QueryChange:
         """Ask for so many executors: more take part from the next stage on, fewer retire before they end.
 
@@ -770,6 +793,13 @@ class AttachedQuery(Observed, BackendBase):
         )
 
     def _knob(self, name: str) -> QueryKnobs:
+        changer = self._running()
+        if name in changer.missing:
+            changer.probe()  # the query may just have begun
+        changer.need(name)
+        return changer
+
+    def _running(self) -> QueryKnobs:
         self._must_be_open()
         if self._changer is None:
             raise AttachError(
@@ -781,9 +811,6 @@ class AttachedQuery(Observed, BackendBase):
             raise AttachError(
                 f"a query that has ended: {self._ended:.200}", expected="a running one", fix="start it again"
             )
-        if name in self._changer.missing:
-            self._changer.probe()  # the query may just have begun
-        self._changer.need(name)
         return self._changer
 
     def _changed(self, knob: str, value: str, shown: Callable[[MicroBatch], bool]) -> QueryChange:

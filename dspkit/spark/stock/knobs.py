@@ -16,13 +16,14 @@ Only one attachment at a time changes a query: each would take the other's value
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from ..runtime import java, session
+from ..runtime import java, session, workers
 from .diagnosis import limit_kind
 from .observation import AttachError
 
@@ -32,6 +33,7 @@ _HOLD_S = 30.0  # a hold ends so long after its timeout, should this process not
 _LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by Java gateway: it remembers methods by name of class
 _CHANGED: WeakValueDictionary[str, QueryKnobs] = WeakValueDictionary()  # by run id: who has changed the query
 _CHANGING = threading.Lock()
+_OWN = re.compile(r"Exchange .*?(\d+)\), REPARTITION_BY")  # an exchange that the query itself asks for
 _LIMITS = {"rows": "maxRows", "files": "maxFiles", "bytes": "maxBytes"}
 
 
@@ -55,6 +57,7 @@ class QueryKnobs:
         self._spark, self._query = spark, query
         self._jvm, self._gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
         self._context = spark.sparkContext._jsc.sc()
+        self._arrays = self._jvm.java.util.Arrays  # whose text is one call, where each element would be one
         self._rule: Any = None
         self._pace: Any = None
         self._leaving: list[str] = []
@@ -75,6 +78,9 @@ class QueryKnobs:
         if self.execution is None:
             return
         self.missing = {}
+        if self.realtime_s() is not None:
+            self.missing = dict.fromkeys(KNOBS, "in real-time mode only job.shuffle() and job.cut() can change a query")
+            return
         for name, probe in (("limit", self._sources), ("trigger", self._interval_field), ("tasks", self._own_session)):
             try:
                 if why := probe():
@@ -100,9 +106,9 @@ class QueryKnobs:
         if limit_kind(names) is None:
             return f"the source {', '.join(names)[:80] or '(none yet)'} takes no limit while it runs"
         self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(1)
-        setters = [m for m in self.execution.getClass().getMethods() if str(m.getName()) == "uniqueSources_$eq"]
-        if not setters:
-            return "this Spark has no uniqueSources_$eq"
+        kind = self._gateway.new_array(self._jvm.java.lang.Class, 1)
+        kind[0] = self._jvm.java.lang.Class.forName("scala.collection.immutable.Map")
+        self.execution.getClass().getMethod("uniqueSources_$eq", kind)
         return ""
 
     def _interval_field(self) -> str:
@@ -148,6 +154,73 @@ class QueryKnobs:
             return None
         trigger = self.execution.triggerExecutor()
         return float(self._field(trigger, "intervalMs").get(trigger)) / 1e3
+
+    def realtime_s(self) -> float | None:
+        """Return the duration of a real-time query's batches, or None for other queries."""
+        if self.execution is None:
+            return None
+        trigger = self.execution.trigger()
+        return float(trigger.batchDurationMs()) / 1e3 if type_name(trigger) == "RealTimeTrigger" else None
+
+    def set_shuffle(self, partitions: int) -> None:
+        """Set the partitions of the query's own repartitions, from the next batch on; 0 leaves them."""
+        if self.realtime_s() is not None:
+            self._fits(partitions)
+        self.set_tasks(0, shuffle=partitions)
+
+    def _fits(self, partitions: int) -> None:
+        """Raise an error if a real-time query would die of too few slots: all of its tasks run at once."""
+        last = None if self.execution is None else self.execution.lastExecution()
+        if last is None:
+            raise AttachError(
+                "a query without a batch so far", expected="one that runs", fix="wait for its first batch"
+            )
+        if wrong := java.unusable():
+            raise AttachError(f"a rule of ours that cannot be loaded: {wrong}", expected="Spark 4.3", fix="use that")
+        now = [int(n) for n in _OWN.findall(str(last.executedPlan().treeString()))]
+        tasks, free = self._tasks(), workers.task_slots(self._spark) - workers.running_tasks(self._spark)
+        more = sum(partitions - n for n in now)
+        if not now:
+            raise AttachError(
+                "a plan without a repartition of its own", expected="df.repartition(k)", fix="write one into the query"
+            )
+        if more > free:
+            raise AttachError(
+                f"{tasks + more} tasks at once, where {tasks} run",
+                expected=f"at most {tasks + free}: {free} slots are free",
+                fix=f"ask for at most {max(1, (sum(now) + free) // len(now))} partitions, or add slots first",
+            )
+
+    def _tasks(self) -> int:
+        """Return the tasks of the query that run now."""
+        store, total = self._context.statusStore(), 0
+        ids = self._context.statusTracker().getJobIdsForGroup(str(self._query.runId))
+        for number in sorted(int(i) for i in re.findall(r"\d+", str(self._arrays.toString(ids))))[-4:]:
+            job = store.job(number)
+            if str(job.status().toString()) == "RUNNING":
+                total += int(job.numActiveTasks())
+        return total
+
+    def cut(self) -> None:
+        """End the present batch of a real-time query now, as if its time were over."""
+        seconds = self.realtime_s()
+        if seconds is None:
+            raise AttachError(
+                "a cut of a query in micro-batches",
+                expected="a query in real-time mode",
+                fix="a micro-batch always runs to its end; job.limit(...) makes the next ones smaller",
+            )
+        master = str(self._spark.sparkContext.master)
+        if not master.startswith("local[") and master != "local":
+            raise AttachError(
+                f"a cut on the executors of {master:.100}",
+                expected="a local master, whose tasks have the clock of this process",
+                fix="wait for the end of the batch; shorter batches make changes faster",
+            )
+        if wrong := java.unusable():
+            raise AttachError(f"our clock cannot be loaded: {wrong}", expected="Spark 4.3", fix="use that")
+        clock = self._static("dspkit.Cut", "install")
+        clock.jump(round(1e3 * seconds))
 
     def read_limit(self) -> tuple[str, int] | None:
         """Return the present limit of the first source, or None without one."""
@@ -401,8 +474,8 @@ class QueryKnobs:
             if back is not None and (self._query.isActive or name in ("tasks", "executors")):
                 back()
 
-    def _static(self, name: str, method: str, kind: str, value: Any) -> Any:
-        """Call a static method of a class of our jar, which is loaded long after Spark has started."""
+    def _static(self, name: str, method: str, kind: str = "", value: Any = None) -> Any:
+        """Call a static method, of at most one argument, of a class of our jar, which is loaded while Spark runs."""
         jvm, gateway = self._jvm, self._gateway
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         if gateway not in _LOADERS:
@@ -410,19 +483,17 @@ class QueryKnobs:
             urls[0] = jvm.java.io.File(str(java.JAR)).toURI().toURL()
             # the parent is asked first: a Spark that was started with our jar has the class already
             _LOADERS[gateway] = jvm.java.net.URLClassLoader(urls, loader)
-        types = gateway.new_array(jvm.java.lang.Class, 1)
-        types[0] = jvm.java.lang.Class.forName(kind, True, loader)
-        given = gateway.new_array(jvm.java.lang.Object, 1)
-        given[0] = value
+        count = 1 if kind else 0
+        types, given = gateway.new_array(jvm.java.lang.Class, count), gateway.new_array(jvm.java.lang.Object, count)
+        if kind:
+            types[0], given[0] = jvm.java.lang.Class.forName(kind, True, loader), value
         return _LOADERS[gateway].loadClass(name).getMethod(method, types).invoke(None, given)
 
     @staticmethod
-    def _field(thing: Any, ends: str) -> Any:
-        fields = [f for f in thing.getClass().getDeclaredFields() if str(f.getName()).endswith(ends)]
-        if not fields:
-            raise AttachError(f"no field {ends}", expected="that of Spark 4.3", fix="use a Spark 4.3")
-        fields[0].setAccessible(True)
-        return fields[0]
+    def _field(thing: Any, name: str) -> Any:
+        field = thing.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field
 
 
 def type_name(thing: Any) -> str:

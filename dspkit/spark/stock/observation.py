@@ -1,7 +1,8 @@
 """Micro-batches of a stock query, as Spark reports them: progress, and the sums of its stages.
 
 A batch is known from two places. Its `StreamingQueryProgress` has rows, phases and state; the status store of the
-driver (or an event log, or the REST API) has the tasks of its stages. Reading both changes nothing in the query.
+driver (or an event log, or the REST API) has the tasks of its stages. Reading both changes nothing in the query. Its
+physical plan says how the stages are connected, and what each of them does.
 """
 
 from __future__ import annotations
@@ -9,17 +10,26 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from ...core import BackendError, Latency, MetricError
+from ...core import BackendError, Latency, MetricError, Operator, Topology
+from ...core.validation import whole
+from ..runtime import workers
 
 _OFFSETS = ("endOffset", "latestOffset")
+STAGE = (
+    "stageId", "numTasks", "numCompleteTasks", "numFailedTasks", "executorRunTime", "shuffleFetchWaitTime",
+    "executorCpuTime", "inputRecords", "shuffleReadRecords", "shuffleWriteRecords", "outputRecords", "jvmGcTime",
+    "diskBytesSpilled",
+)  # fmt: skip
 _MOST_FILES = 200_000  # files of a folder that are counted for the lag of a file source
 _REST = 50.0  # times the duration of a count, for which none is made
 
@@ -318,24 +328,25 @@ class StatusStore:
         jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
         self._store, self._tracker, self._run = context.statusStore(), context.statusTracker(), str(run_id)
         self._arrays = jvm.java.util.Arrays
-        scala = jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule()
-        self._mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper().registerModule(scala)
         self._levels = gateway.new_array(jvm.double, 2)
         self._levels[0], self._levels[1] = 0.5, 1.0
 
     def batches(self, numbers: set[int], *, spread: bool = False) -> dict[int, list[StageRun]]:
         """Return the completed stages of these batches as far as Spark still has them, in the order of their ids."""
         found: dict[int, list[StageRun]] = {}
-        for job in sorted(self._jobs(), reverse=True):
-            told = self._json(self._store.job(job))
-            number = batch_number(told.get("description"))
+        for number_of_job in sorted(self._jobs(), reverse=True):
+            job = self._store.job(number_of_job)
+            description = job.description()
+            number = batch_number(description.get()) if description.isDefined() else None
             if number is None:
                 continue
             if number < min(numbers):
                 break
             if number in numbers:
-                stages = [self._json(self._store.lastStageAttempt(i)) for i in told["stageIds"]]
-                runs = [stage_run(s) for s in stages if s["status"] == "COMPLETE"]
+                stages = [
+                    self._store.lastStageAttempt(i) for i in json.loads(str(job.stageIds().mkString("[", ",", "]")))
+                ]
+                runs = [stage_run(self.values(s)) for s in stages if str(s.status().toString()) == "COMPLETE"]
                 found.setdefault(number, []).extend(runs)
         for runs in found.values():
             runs.sort(key=lambda run: run.id)
@@ -345,9 +356,14 @@ class StatusStore:
 
     def running(self) -> tuple[int, int]:
         """Return the active and the failed tasks of the jobs that run now."""
-        jobs = [self._json(self._store.job(j)) for j in sorted(self._jobs())[-4:]]
-        alive = [j for j in jobs if j["status"] == "RUNNING"]
-        return sum(j["numActiveTasks"] for j in alive), sum(j["numFailedTasks"] for j in alive)
+        jobs = [self._store.job(number) for number in sorted(self._jobs())[-4:]]
+        alive = [job for job in jobs if str(job.status().toString()) == "RUNNING"]
+        return sum(int(j.numActiveTasks()) for j in alive), sum(int(j.numFailedTasks()) for j in alive)
+
+    @staticmethod
+    def values(stage: Any) -> dict[str, Any]:
+        """Return the sums of a stage by name: a call for each costs less than turning all of it into text."""
+        return {name: getattr(stage, name)() for name in STAGE}
 
     def _jobs(self) -> list[int]:
         """Return the ids of the query's jobs, as text: each element of a Java array would be a call."""
@@ -367,11 +383,8 @@ class StatusStore:
     def _spread(self, run: StageRun) -> None:
         found = self._store.taskSummary(run.id, 0, self._levels)
         if found.isDefined():
-            run.median_s, run.longest_s = (t / 1e3 for t in self._json(found.get())["executorRunTime"])
-
-    def _json(self, thing: Any) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(self._mapper.writeValueAsString(thing))
-        return made
+            times = found.get().executorRunTime()
+            run.median_s, run.longest_s = (float(times.apply(i)) / 1e3 for i in range(2))
 
 
 def batch_number(description: Any) -> int | None:
@@ -487,3 +500,202 @@ def whole_batches(batches: Iterable[MicroBatch]) -> list[MicroBatch]:
     """Return the batches with rows and a duration, in order and each once."""
     found = {(b.number, b.began): b for b in batches if b.rows and b.lasted > 0}
     return sorted(found.values(), key=lambda b: (b.began, b.number))
+
+
+# ---- the physical plan as a graph of operators: what lies between two exchanges is one stage
+
+NAMES = {  # an operator is named after these nodes; the others move rows from one to the next
+    "StateStoreSave": "aggregate",
+    "StreamingSymmetricHashJoin": "join",
+    "StreamingDeduplicate": "dedupe",
+    "StreamingDeduplicateWithinWatermark": "dedupe",
+    "TransformWithStateInPySpark": "transform",
+    "TransformWithState": "transform",
+    "FlatMapGroupsInPandasWithState": "apply",
+    "FlatMapGroupsWithState": "apply",
+    "SessionWindowStateStoreSave": "session",
+    "StreamingGlobalLimit": "limit",
+    "MapInArrow": "map",
+    "MapInPandas": "map",
+    "PythonMapInArrow": "map",
+    "ArrowEvalPython": "udf",
+    "BatchEvalPython": "udf",
+    "Generate": "explode",
+    "MicroBatchScan": "read",
+    "RealTimeStreamScan": "read",
+}
+STATEFUL = frozenset({"aggregate", "join", "dedupe", "transform", "apply", "session", "limit"})
+
+
+@dataclass
+class PlanStage:
+    """One stage of the plan, from an exchange (or a source) to the next exchange (or the sink)."""
+
+    name: str = ""
+    nodes: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    partitions: int | None = None  # of the exchange that it reads; None: the source decides
+
+    @property
+    def stateful(self) -> bool:
+        """True if one of its nodes keeps state."""
+        return any(NAMES.get(node) in STATEFUL for node in self.nodes)
+
+
+def plan_stages(executed_plan: Any) -> list[PlanStage]:
+    """Return the stages of a physical plan (a Java object, or one with the same methods), from the sources on."""
+    found: list[PlanStage] = []
+    last = PlanStage()
+    _visit(executed_plan, last, found)
+    _name(last, found)
+    return found
+
+
+def _children(node: Any) -> list[Any]:
+    kids = node.children()
+    return [kids.apply(i) for i in range(kids.size())]
+
+
+def _visit(node: Any, stage: PlanStage, found: list[PlanStage]) -> None:
+    name = str(node.nodeName())
+    if name == "AdaptiveSparkPlan":
+        _visit(node.executedPlan(), stage, found)
+        return
+    if name.startswith("ShuffleQueryStage"):
+        _visit(node.plan(), stage, found)
+        return
+    if name == "Exchange":
+        before = PlanStage()
+        stage.partitions = int(node.outputPartitioning().numPartitions())
+        _visit(_children(node)[0], before, found)
+        _name(before, found)
+        stage.inputs.append(before.name)
+        return
+    stage.nodes.append(name)
+    for child in _children(node):
+        _visit(child, stage, found)
+
+
+def _name(stage: PlanStage, found: list[PlanStage]) -> None:
+    words = [NAMES[n] for n in reversed(stage.nodes) if n in NAMES]
+    called = "+".join(dict.fromkeys(words)) or ("work" if stage.inputs else "read")
+    taken = {s.name for s in found}
+    stage.name = next(n for i in count(1) if (n := called if i == 1 else f"{called}_{i}") not in taken)
+    found.append(stage)
+
+
+def topology_of(stages: Sequence[PlanStage], most: int) -> Topology:
+    """Return the stages as operators of a topology, each with at most `most` instances."""
+    edges = tuple(dict.fromkeys((i, s.name) for s in stages for i in s.inputs))
+    return Topology(tuple(Operator(s.name, max(1, most), stateful=s.stateful) for s in stages), edges)
+
+
+def join_stages(stages: Sequence[PlanStage], runs: Sequence[StageRun], drawn: Sequence[Sequence[str]] = ()) -> bool:
+    """Write into each run the name of its operator; return False where they do not match.
+
+    Without a branch, stages run in the order of the plan. At joins they do not: there the nodes that Spark draws for
+    each stage (`drawn`), with the numbers of their generated code, tell which is which.
+
+    Parameters
+    ----------
+    stages : sequence of PlanStage
+        The plan, from the sources on.
+    runs : sequence of StageRun
+        The stages that Spark ran, in the order of their ids.
+    drawn : sequence of sequences of str
+        Nodes that Spark draws for each run.
+
+    Examples
+    --------
+    >>> plan = [PlanStage("read"), PlanStage("count", inputs=["read"])]
+    >>> runs = [StageRun(7, 2), StageRun(8, 4)]
+    >>> join_stages(plan, runs), [run.operator for run in runs]
+    (True, ['read', 'count'])
+    """
+    if len(stages) != len(runs):
+        return False
+    branches = any(len(s.inputs) > 1 for s in stages)
+    if not branches:
+        for stage, run in zip(stages, runs, strict=True):
+            run.operator = stage.name
+        return True
+    if len(drawn) != len(runs):
+        return False
+    left = list(stages)
+    for run, names in sorted(zip(runs, drawn, strict=True), key=lambda pair: -len(pair[1])):
+        marks = set(names)
+        fits = [len(marks & set(s.nodes)) / max(1, len(marks | set(s.nodes))) for s in left]
+        best = max(range(len(left)), key=lambda i: fits[i])
+        if fits.count(fits[best]) > 1 or not fits[best]:
+            return False  # two stages that look the same
+        run.operator = left.pop(best).name
+    return True
+
+
+@dataclass(frozen=True)
+class RealtimeSlots:
+    """The slots that a query in real-time mode needs: one for each task of each stage, as all of them run at once.
+
+    Parameters
+    ----------
+    sources : int
+        Partitions of its sources.
+    exchanges : tuple of int
+        Partitions of each exchange of its plan.
+    free : int
+        Slots that no task uses at present.
+
+    Examples
+    --------
+    >>> slots = RealtimeSlots(2, (16,), 8)
+    >>> slots.fits, str(slots)
+    (False, '2 + 16 = 18 tasks run at once, and 8 slots are free: Spark would end the query in its first batch')
+    """
+
+    sources: int
+    exchanges: tuple[int, ...]
+    free: int
+
+    @property
+    def needed(self) -> int:
+        """The tasks that run at once."""
+        return self.sources + sum(self.exchanges)
+
+    @property
+    def fits(self) -> bool:
+        """True if there are enough free slots."""
+        return self.needed <= self.free
+
+    def __str__(self) -> str:
+        terms = " + ".join(str(n) for n in (self.sources, *self.exchanges))
+        text = f"{terms} = {self.needed} tasks run at once, and {self.free} slots are free"
+        return text + ("" if self.fits else ": Spark would end the query in its first batch")
+
+
+_EXCHANGE = re.compile(r"Exchange (?:SinglePartition|\w+\(.*?(\d+)\)), ")
+
+
+def realtime_slots(frame: Any, source_partitions: int) -> RealtimeSlots:
+    """Return the slots that a streaming DataFrame needs in real-time mode, before it is started.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A streaming DataFrame of classic PySpark.
+    source_partitions : int
+        Partitions of its sources together, as of Kafka's topics: only the broker knows them.
+
+    Examples
+    --------
+    >>> print(realtime_slots(df, source_partitions=8))  # doctest: +SKIP
+    8 + 16 = 24 tasks run at once, and 32 slots are free
+    """
+    if not getattr(frame, "isStreaming", False) or not hasattr(frame, "_jdf"):
+        raise AttachError(
+            f"{frame!r:.100}", expected="a streaming DataFrame of classic PySpark", fix="pass spark.readStream..."
+        )
+    spark = frame.sparkSession
+    plan = str(spark._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))
+    found = tuple(int(n or 1) for n in _EXCHANGE.findall(plan))
+    free = workers.task_slots(spark) - workers.running_tasks(spark)
+    return RealtimeSlots(whole(source_partitions, "source_partitions", 1), found, free)
