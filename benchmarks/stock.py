@@ -109,7 +109,7 @@ def observation_over_batch_time() -> Claim:
 
 
 def attaching_and_detaching() -> Claim:
-    """Median batch time while attachments come and go, over that without, in blocks that take turns; exact counts."""
+    """Median batch time of a query that is attached and detached all the time, over that of its quiet blocks."""
     from dspkit.spark import attach
 
     stock = StockQuery(_spark(), "aggregation", _folder(), trigger="500 milliseconds")

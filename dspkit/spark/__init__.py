@@ -24,9 +24,8 @@ from .sources.files import FileSource
 from .sources.kafka import KafkaSource
 from .sources.redis import RedisSource
 from .sources.trace import TraceSource, TurnedSource
-from .stock.job import AttachedQuery, Recording, attach
+from .stock.job import AttachedQuery, Recording, attach, repartition
 from .stock.observation import AttachError, RealtimeSlots, realtime_slots
-from .stock.repartition import repartition
 from .windows import EventWindow, windowed
 
 __all__ = [

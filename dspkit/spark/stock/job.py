@@ -33,7 +33,7 @@ from ...core.html import html_table, templates
 from ...core.validation import number, whole
 from ..runtime import session, workers
 from .diagnosis import Diagnosis, Query, WhatIf, diagnose, limit_kind, limit_rows, what_if
-from .knobs import KNOBS, QueryKnobs
+from .knobs import KNOBS, PROVIDER, QueryKnobs, Repartitioned, repartitioned, state_partitions
 from .model import BatchTime, fit_batch_time
 from .observation import (
     AttachError,
@@ -799,6 +799,19 @@ class AttachedQuery(Observed, BackendBase):
         changer.need(name)
         return changer
 
+    def _at_limit(self) -> bool:
+        """Return whether the last batches were as large as the read limit allows."""
+        limit = self._running().read_limit()
+        with self._lock:
+            last = list(self._batches)[-3:]
+        if limit is None or not last:
+            return False
+        kind, value = limit
+        if kind == "rows":
+            return all((b.rows or 0) >= 0.9 * value for b in last)
+        known = self._files.per_batch if self._files is not None else {}
+        return kind == "files" and all(known.get(b.number, 0) >= value for b in last)
+
     def _running(self) -> QueryKnobs:
         self._must_be_open()
         if self._changer is None:
@@ -1035,7 +1048,11 @@ class SteeredQuery(BackendBase):
             kind = limit_kind(self._job._knob("limit").sources()) or "rows"
             self._job.limit(**{kind: int(settings["max_per_batch"])})
         if "trigger_s" in settings and settings != self._deployment.settings:
-            self._job.trigger(float(settings["trigger_s"]))
+            seconds = float(settings["trigger_s"])
+            if self._job._at_limit():  # a longer interval would not make batches larger, but fewer
+                seconds = 0.0
+                deployment = replace(deployment, settings={**settings, "trigger_s": seconds})
+            self._job.trigger(seconds)
         self._deployment = deployment
 
     def _executors(self, count: int) -> None:
@@ -1318,3 +1335,47 @@ def attach(
             fix="for an address or a file: attach(loaders.SparkRest(url)), attach(loaders.SparkEventLog(path))",
         )
     return AttachedQuery(query, waiting=waiting, window_s=window_s, budget=budget)
+
+
+def repartition(query: Any, partitions: int, *, copy: str | Path | None = None, spark: Any = None) -> Repartitioned:
+    """Give the state of a query another number of partitions; the query is stopped, and not started again.
+
+    Parameters
+    ----------
+    query : AttachedQuery, StreamingQuery, str or Path
+        A running query, which is stopped between two batches, or the checkpoint of a stopped one.
+    partitions : int
+        State partitions.
+    copy : str or Path, optional
+        A new folder for a copy of the checkpoint, which is changed instead of the original; for local checkpoints.
+    spark : SparkSession, optional
+        The session; by default, the running one.
+
+    Examples
+    --------
+    >>> repartition(query, 16, copy="state-16")  # doctest: +SKIP
+    """
+    partitions = whole(partitions, "partitions", 1)
+    spark = spark or session.running_session()
+    manager = getattr(spark, "_streamingCheckpointManager", None)
+    if manager is None:
+        raise AttachError(
+            "no Spark session that can repartition state" if spark is None else f"Spark {spark.version}",
+            expected="a running session of classic PySpark 4.2 or newer",
+            fix="start one; before Spark 4.2, start the query from a new checkpoint",
+        )
+    stop_s, checkpoint = 0.0, query
+    if not isinstance(query, (str, Path)):
+        job = query if isinstance(query, AttachedQuery) else attach(query)
+        changer = job._knob("trigger")
+        checkpoint = changer.checkpoint()
+        state_partitions(spark, checkpoint, partitions)  # refused before the query is stopped
+        provider = changer.settings((PROVIDER,)).get(PROVIDER, "")
+        if "RocksDB" not in provider:
+            raise AttachError(
+                f"state in {provider.rpartition('.')[2] or 'a store that is not known'}",
+                expected="RocksDBStateStoreProvider, the only one that Spark repartitions",
+                fix=f"set {PROVIDER} for a new checkpoint; job.tasks(k) changes the tasks of this one",
+            )
+        stop_s = job.stop(clean=True)
+    return repartitioned(spark, str(checkpoint), partitions, None if copy is None else Path(copy), stop_s)

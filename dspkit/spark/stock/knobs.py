@@ -17,10 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..runtime import java, session, workers
@@ -503,3 +507,121 @@ def type_name(thing: Any) -> str:
 
 def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:120]
+
+
+# ---- state in another number of partitions: Spark 4.2 and later rewrite it, in one pass over all keys
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+@dataclass(frozen=True)
+class Repartitioned:
+    """The result of a repartition of state, with the seconds of its parts.
+
+    Parameters
+    ----------
+    checkpoint : str
+        The checkpoint that has the new number of partitions.
+    before, after : int
+        State partitions.
+    rows : int or None
+        Rows of state, which are the same before and after; None where Spark cannot read them (transformWithState).
+    stop_s, copy_s, seconds : float
+        Seconds of the clean stop, of the copy, and of the repartition itself.
+
+    Examples
+    --------
+    >>> Repartitioned("/c", 8, 16, 1000, 0.1, 0.0, 0.9).downtime_s
+    1.0
+    """
+
+    checkpoint: str
+    before: int
+    after: int
+    rows: int | None
+    stop_s: float
+    copy_s: float
+    seconds: float
+
+    @property
+    def downtime_s(self) -> float:
+        """Seconds from the request to stop until the query can be started again."""
+        return self.stop_s + self.copy_s + self.seconds
+
+
+def repartitioned(spark: Any, path: str, partitions: int, copy: Path | None, stop_s: float) -> Repartitioned:
+    """Give the state of a checkpoint, or of a copy of it, another number of partitions; compare the rows of state."""
+    copy_s = 0.0
+    before = state_partitions(spark, path, partitions)
+    if copy is not None:
+        began = time.perf_counter()
+        path = str(_copied(path, copy))
+        copy_s = time.perf_counter() - began
+    rows = state_rows(spark, path)
+    began = time.perf_counter()
+    try:
+        spark._streamingCheckpointManager.repartition(path, partitions)
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        raise AttachError(
+            f"a checkpoint that Spark does not repartition ({said})",
+            expected="one whose last batch is committed, with RocksDB as its state store",
+            fix="start the query again, end it with attach(query).stop(clean=True), and repeat",
+        ) from error
+    seconds = time.perf_counter() - began
+    kept = state_rows(spark, path)
+    if kept != rows:
+        raise AttachError(
+            f"{kept} rows of state after the repartition, {rows} before",
+            expected="the same rows",
+            fix="do not start the query from this checkpoint; use a copy of the former one",
+        )
+    return Repartitioned(path, before, partitions, rows, stop_s, copy_s, seconds)
+
+
+def state_partitions(spark: Any, checkpoint: Any, partitions: int) -> int:
+    """Return the present number of state partitions; the same number again, or no state, is an error."""
+    try:
+        told = spark.read.format("state-metadata").load(str(checkpoint)).select("numPartitions").distinct().collect()
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise AttachError(
+            f"{str(checkpoint)[:200]} ({said})", expected="the checkpoint of a stateful query", fix="check the folder"
+        ) from error
+    numbers = sorted(int(row[0]) for row in told)
+    if not numbers:
+        raise AttachError(
+            "a query without state",
+            expected="a stateful query",
+            fix="a stateless one takes spark.sql.shuffle.partitions at its next start",
+        )
+    if numbers == [partitions]:
+        raise AttachError(
+            f"{partitions} partitions", expected="another number than it has", fix="nothing is to be done"
+        )
+    return numbers[-1]
+
+
+def state_rows(spark: Any, checkpoint: str) -> int | None:
+    """Return the rows of state of all operators and stores; None if Spark cannot read one without its variables."""
+    found = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "stateStoreName").distinct()
+    total = 0
+    for operator, store in found.collect():
+        reader = spark.read.format("statestore").option("operatorId", operator).option("storeName", store)
+        try:
+            total += int(reader.load(checkpoint).count())
+        except Exception:  # Spark has no class of errors for the stores that want more options
+            return None
+    return total
+
+
+def _copied(checkpoint: str, target: Path) -> Path:
+    place = urlparse(checkpoint)
+    if place.scheme not in ("", "file"):
+        raise AttachError(
+            f"a copy of {checkpoint:.200}", expected="a local checkpoint", fix="copy it with your own tools"
+        )
+    if target.exists():
+        raise AttachError(f"copy={str(target)!r:.200}, which exists", expected="a new folder", fix="name another one")
+    shutil.copytree(unquote(place.path), target)
+    return target.absolute()
