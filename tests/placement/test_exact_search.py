@@ -1,6 +1,8 @@
 """Our own search for replicas: equal to exhaustive search and to HiGHS, bounds that hold, and sizes of Table 8.4."""
 
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,10 +13,13 @@ from dspkit.placement import Downtime, Limits, Weights, solve
 from dspkit.placement.datasets import QUERY_LIMITS, SETTINGS, at_rate, replica_example, taxi_query
 from dspkit.placement.metrics import single_objective
 from dspkit.placement.replication.branch_and_bound import branch_replicas
+from dspkit.placement.replication.completion_bound import Branching
 from dspkit.placement.replication.options import options
+from dspkit.placement.replication.solve import feasible
 from placement.test_elastic import BALANCED, EXAMPLE, LIMITS, RUNS, agree, drawn
 from replicas import answer, small
 from reproduction.edrp import study as edrp
+from reproduction.odrp import study as odrp
 
 AIMS = ("response_s", "log_availability", "cost", "traffic", "usage", "energy")
 
@@ -49,6 +54,31 @@ def _replicates(seeds):
             assert ours.proven
             compared += 1
     return compared
+
+
+def test_no_bound_of_an_option_is_above_the_best_deployment_with_it():
+    """By enumeration; a bound that is too high need not change the optimum of a small problem."""
+    compared = 0
+    for seed in range(60):
+        problem = small(seed, most=400)
+        aim = ("traffic", "usage", "log_availability")[seed % 3]
+        objective = single_objective(aim)._replace(log_availability=-0.5, response=seed % 2)
+        try:
+            made = Branching(options(problem), objective, Limits(), None)
+        except InfeasibleError:
+            continue
+        made.bound_options()
+        least = {}
+        for deployment in feasible(made.options):
+            loss = objective.of(placement.metrics(problem, deployment))
+            for k, i in enumerate(made.order):
+                at = (k, *deployment[i].tolist())
+                least[at] = min(loss, least.get(at, math.inf))
+        for k, (a, b) in enumerate(pairwise(made.first)):
+            for row, bound in zip(made.rows[a:b].tolist(), made.bound[a:b], strict=True):
+                assert bound <= least.get((k, *row), math.inf) + 1e-9, (seed, k, row)
+                compared += (k, *row) in least
+    assert compared > 400
 
 
 def test_odrp_equals_exhaustive_search():
@@ -154,6 +184,21 @@ def test_sizes_of_table_8_4_are_proven(nodes, most):
     found = edrp.decide(nodes, most)
     assert found.proven
     placement.check(found.problem, found.deployment)
+
+
+@pytest.mark.parametrize("traffic", odrp.TRAFFIC)
+def test_every_objective_is_proven_at_the_size_of_table_6_2(traffic):
+    """Ten operators with up to two replicas on ANSNET's fifteen nodes; the best availability needs the fewest nodes."""
+    for ends in odrp.sampled_ends(1):
+        problem = odrp.numeric(ends, traffic=traffic)
+        for aim, weights in odrp.AIMS.items():
+            found = solve(problem, weights, odrp.PRINTED_RANGES, branches=20_000)
+            assert found.proven, aim
+            placement.check(problem, found.deployment, found.metrics)
+            if aim == "A":  # demands of 12 and nodes of 5: the ends' nodes, and the surest of the others
+                up = dict(zip(problem.network.nodes, problem.network.availability, strict=True))
+                third = max(a for node, a in up.items() if node not in ends)
+                assert found.metrics.availability == pytest.approx(up[ends[0]] * up[ends[1]] * third)
 
 
 @pytest.mark.slow

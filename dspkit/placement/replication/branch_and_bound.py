@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...core import InfeasibleError, PlacementError
 from ...core.jit import allocation_free
 from ...core.typing import Array
 from ..metrics import Limits, Objective
+from ..problem import Application, Network, Problem
 from .completion_bound import (
     Branching,
     CompletionBound,
@@ -23,11 +25,13 @@ from .completion_bound import (
     OperatorArrays,
     OptionArrays,
     Streams,
+    Ways,
+    new_nodes,
     onward,
     rest,
 )
-from .options import Options, neighbours
-from .problem import Replicas
+from .options import Options, neighbours, options
+from .problem import Replicas, Replication
 from .program import Change
 
 
@@ -72,6 +76,7 @@ class Scratch(NamedTuple):
     on each second above the limit."""
 
     room: Array
+    left_over: Array  # capacity of each node with an option placed
     arrive: Array
     stay: Array  # [b, ...] see CompletionBound, as the next three
     away: Array
@@ -79,6 +84,7 @@ class Scratch(NamedTuple):
     best: Array
     no_extra: Array  # zeros
     no_toll: Array  # zeros
+    no_part: Array  # zeros
     weights: Array  # [b] of a second
     bars: Array  # [b] that no bound may exceed
     others: Array  # [b] of the paths through operators that are placed
@@ -132,7 +138,8 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
     """
     first, where, counts, support = options.first, options.where, options.counts, options.support
     size, seconds, price, moved, bound = options.size, options.seconds, options.price, options.moved, options.bound
-    tails, pred, heads, succ = graph.tails, graph.pred, graph.heads, graph.succ
+    tails, pred, heads, succ, via = graph.tails, graph.pred, graph.heads, graph.succ, graph.out_streams
+    needs, left_over = network.needs, scratch.left_over
     demand, unit, extra, scale = operators.demand, operators.unit, operators.extra, operators.scale
     cheapest, delay, toll_ahead = operators.cheapest, network.delay, network.toll_ahead
     tolled, linked, narrow = network.tolled, network.linked, network.narrow
@@ -154,9 +161,10 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
         scratch.here,
         scratch.best,
     )
-    no_extra, no_toll, ways, bars, others = (
+    no_extra, no_toll, no_part, ways, bars, others = (
         scratch.no_extra,
         scratch.no_toll,
+        scratch.no_part,
         scratch.weights,
         scratch.bars,
         scratch.others,
@@ -195,7 +203,11 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
         position[level] = 0
         for v in range(nodes):
             room[v] = min(stay.shape[3] - 1, int(free[level, v] * scale + 1e-6))
+            left_over[v] = free[level, v]
         so_far = done[level, 0] + done[level, 4] + idle * done[level, 1]
+        ahead = 0.0
+        if linked:
+            ahead = new_nodes(level, needs[level], free[level], prefix.used[level], where[0], 0, network)
         hopeless = False
         for b in range(kinds):
             if b == 0 and weight == 0.0 and not tolled:
@@ -206,6 +218,8 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
                 ways[b],
                 no_extra if b == 1 else extra,
                 no_toll if b == 1 else toll_ahead,
+                no_part if b == 1 else network.part_out,
+                no_part if b == 1 else network.part_in,
                 graph,
                 operators,
                 delay,
@@ -221,7 +235,7 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
                             if reach[p, u] < np.inf:
                                 least = min(least, ways[b] * reach[p, u] + best[b, s, u])
                         others[b] = max(others[b], least)
-            hopeless = hopeless or others[b] + (0.0 if b == 1 else so_far) > bars[b]
+            hopeless = hopeless or others[b] + (0.0 if b == 1 else so_far + ahead) > bars[b]
         if hopeless:
             state[0] = level - 1
             continue
@@ -257,6 +271,14 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
                     continue
                 more += loss_here
                 paid += fare_here
+                if linked:
+                    for k in range(support[o]):
+                        left_over[where[o, k]] -= counts[o, k] * demand[level]
+                    more += new_nodes(
+                        level + 1, needs[level + 1], left_over, prefix.used[level], where[o], support[o], network
+                    )
+                    for k in range(support[o]):
+                        left_over[where[o, k]] = free[level, where[o, k]]
             if paid > most_price:
                 continue
             left = room[where[o, 0]] - counts[o, 0] * unit[level] if support[o] == 1 else 0
@@ -265,8 +287,11 @@ def branch_and_bound(  # noqa: C901, PLR0915  (compiled: one loop over branches,
                 after = (
                     0.0
                     if ended
-                    else rest(level, where[o], support[o], left, ways[b], heads, succ, delay, stay[b], away[b], best[b])
-                )
+                    else rest(level, where[o], counts[o], support[o], left, ways[b], Ways(
+                        heads, succ, via, delay, no_toll if b == 1 else toll_ahead,
+                        no_part if b == 1 else network.part_out, CompletionBound(stay[b], away[b], here[b], best[b]),
+                    ))
+                )  # fmt: skip
                 least = max(others[b], ways[b] * ready + after) + (0.0 if b == 1 else more)
                 if least > bars[b]:
                     hopeless = True
@@ -438,12 +463,14 @@ class _Search:
         scratch = Scratch(
             np.zeros(nodes, np.int64),
             np.zeros(nodes),
+            np.zeros(nodes),
             np.zeros((3, *shape)),
             np.zeros((3, levels, 2 * nodes)),
             np.zeros((3, levels, nodes)),
             np.zeros((3, levels, nodes)),
             np.zeros_like(made.extra),
             np.zeros_like(made.toll),
+            np.zeros_like(made.part_out),
             np.zeros(3),
             np.zeros(3),
             np.zeros(3),
@@ -498,6 +525,16 @@ class _Search:
         return min(left)
 
 
+@lru_cache(maxsize=1)
+def _compile() -> None:
+    """Compile the search, which would otherwise use up the limit of time of its first problem in a process."""
+    app, network = Application(("a", "b"), (("a", "b"),)), Network(("u", "v"), 0.01, 1.0)
+    tiny = options(Problem(app, network, replication=Replication()))
+    made = Branching(tiny, Objective(response=1.0), Limits(), None)
+    made.bound_options()
+    _Search(made, math.inf).resume(math.inf)
+
+
 def branch_replicas(
     found: Options,
     objective: Objective,
@@ -510,6 +547,7 @@ def branch_replicas(
     branches: float = math.inf,
 ) -> tuple[Replicas, float, dict[str, Any]]:
     """Return the best deployment, a lower bound, and statistics; `start` is a feasible deployment and its loss."""
+    _compile()
     deadline = time.perf_counter() + time_limit_s
     made = Branching(found, objective, limits, change)
     made.bound_options()

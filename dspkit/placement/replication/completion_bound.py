@@ -3,7 +3,9 @@
 The bounds are shortest paths from one representative replica to the next, over nodes that have room. A path may stay on
 a node as long as the node has room, then it has to hop; a multiset on several nodes always hops. The bounds hold
 because the slowest pair of replicas is at least as far apart as the two representatives, and because a path forgets
-the room that it used on nodes it has left. `branch_and_bound.py` prunes by them.
+the room that it used on nodes it has left. A multiset on several nodes sends at least one part in n of a stream over
+links if it has n replicas. `new_nodes` bounds the loss by nodes that are not used yet, which the open operators need.
+`branch_and_bound.py` prunes by them.
 
 | array | contents |
 |---|---|
@@ -72,11 +74,17 @@ class NetworkArrays(NamedTuple):
     nearest: Array  # [v] from any other node
     toll: Array  # [e, u, v] loss
     toll_ahead: Array  # the same, for the bound of what is to come
+    part_out: Array  # [e] least loss if the sender is on several nodes
+    part_in: Array  # [e] least loss if the receiver is
     fare: Array  # [e, u, v] price
     tolled: bool
     node_loss: Array  # [u]
     link_loss: Array  # [u, v]
     linked: bool  # whether one of these two counts
+    needs: Array  # [level] least demand of the operators from here on
+    forced: Array  # [level, u] whether one of them can only run with a replica on u
+    by_room: Array  # nodes, those of most capacity first
+    by_loss: Array  # nodes, those of least loss first
     rate: Array  # [e] records/s
     width_per_s: Array  # [u, v] records/s
     narrow: bool  # whether that could ever be too little
@@ -97,10 +105,11 @@ class Ways(NamedTuple):
 
     heads: Array
     succ: Array
+    via: Array
     delay: Array
-    stay: Array
-    away: Array
-    best: Array
+    toll: Array
+    part: Array  # [e] least loss if the operator is on several nodes
+    bound: CompletionBound
 
 
 @allocation_free
@@ -110,6 +119,8 @@ def onward(  # noqa: C901  (compiled: one recursion over operators, streams and 
     weight: float,
     extra: Array,
     toll: Array,
+    part_out: Array,
+    part_in: Array,
     graph: Streams,
     operators: OperatorArrays,
     delay: Array,
@@ -118,7 +129,7 @@ def onward(  # noqa: C901  (compiled: one recursion over operators, streams and 
 ) -> None:
     """Bound the cost of the operators from `first` on and of the paths after them, given the room of nodes.
 
-    `extra` and `toll` stand apart from the operators and the network, as one of the bounds counts neither.
+    `extra` and tolls stand apart from the operators and the network, as one of the bounds counts neither.
     """
     heads, succ, via = graph.heads, graph.succ, graph.out_streams
     unit, single, spread = operators.unit, operators.single, operators.spread
@@ -134,10 +145,11 @@ def onward(  # noqa: C901  (compiled: one recursion over operators, streams and 
                 for u in range(nodes):
                     if u != v and best[s, u] < np.inf and delay[v, u] < np.inf:
                         far = weight * delay[v, u]
-                        from_many = min(from_many, far + best[s, u])
-                        hop = min(hop, far + min(here[s, u] + toll[e, v, u], away[s, nodes + u]))
+                        both = away[s, nodes + u] + max(part_out[e], part_in[e])
+                        from_many = min(from_many, far + min(here[s, u] + part_out[e], both))
+                        hop = min(hop, far + min(here[s, u] + toll[e, v, u], away[s, nodes + u] + part_in[e]))
                 if nearest[v] < np.inf:
-                    from_many = min(from_many, weight * nearest[v] + here[s, v])
+                    from_many = min(from_many, weight * nearest[v] + here[s, v] + part_out[e])
                 away[j, v] = max(away[j, v], from_many)
                 for c in range(most):
                     least = hop
@@ -161,33 +173,74 @@ def onward(  # noqa: C901  (compiled: one recursion over operators, streams and 
 def rest(
     level: int,
     nodes_of: Array,
+    counts: Array,
     count: int,
     left: int,
     weight: float,
-    heads: Array,
-    succ: Array,
-    delay: Array,
-    stay: Array,
-    away: Array,
-    best: Array,
+    ways: Ways,
 ) -> float:
     """Return a bound of the cost after an operator that was just placed on these nodes."""
+    heads, succ, via, delay, toll, part, after = ways
+    stay, away, here, best = after
     if count == 1:
         return stay[level, nodes_of[0], left]  # type: ignore[no-any-return]
-    found = 0.0
+    found, size, nodes = 0.0, 0, delay.shape[0]
     for k in range(count):
         found = max(found, away[level, nodes_of[k]])
+        size += counts[k]
     for at in range(heads[level], heads[level + 1]):
-        s, least = succ[at], np.inf
-        for u in range(delay.shape[0]):
+        s, e, least = succ[at], via[at], np.inf
+        for u in range(nodes):
             if best[s, u] < least:
-                far = 0.0
+                far, sent = 0.0, 0.0
                 for k in range(count):
                     far = max(far, delay[nodes_of[k], u])
+                    sent += counts[k] / size * toll[e, nodes_of[k], u]
                 if far < np.inf:
-                    least = min(least, weight * far + best[s, u])
+                    least = min(least, weight * far + min(here[s, u] + sent, away[s, nodes + u] + part[e]))
         found = max(found, least)
     return found
+
+
+@allocation_free
+def _there(u: int, used: Array, nodes_of: Array, count: int) -> bool:
+    found: bool = used[u] > 0
+    for k in range(count):
+        found = found or nodes_of[k] == u
+    return found
+
+
+@allocation_free
+def new_nodes(
+    level: int, need: float, free: Array, used: Array, nodes_of: Array, count: int, network: NetworkArrays
+) -> float:
+    """Return the least loss by nodes that the operators from `level` on, with this demand, have to add.
+
+    `used` and the first `count` of `nodes_of` are there already. Nodes that an open operator cannot do without come
+    first; for what has no room on all these, as few others as could hold it, at the losses of those that cost least.
+    """
+    loss, more = 0.0, 0
+    for u in range(len(free)):
+        if _there(u, used, nodes_of, count):
+            need -= free[u]
+        elif network.forced[level, u] > 0:
+            need -= free[u]
+            loss += network.node_loss[u]
+    for u in network.by_room:
+        if need <= 1e-9:
+            break
+        if network.forced[level, u] == 0 and not _there(u, used, nodes_of, count):
+            need -= free[u]
+            more += 1
+    if need > 1e-9:
+        return np.inf
+    for u in network.by_loss:
+        if more == 0:
+            break
+        if network.forced[level, u] == 0 and not _there(u, used, nodes_of, count):
+            loss += network.node_loss[u]
+            more -= 1
+    return loss
 
 
 @allocation_free
@@ -208,33 +261,9 @@ def bounds(
     for level in range(levels):
         for o in range(first[level], first[level + 1]):
             left = room[where[o, 0]] - counts[o, 0] * unit[level]
-            after = rest(
-                level,
-                where[o],
-                support[o],
-                left,
-                weight,
-                ahead.heads,
-                ahead.succ,
-                ahead.delay,
-                ahead.stay,
-                ahead.away,
-                ahead.best,
-            )
-            before = rest(
-                levels - 1 - level,
-                where[o],
-                support[o],
-                left,
-                weight,
-                back.heads,
-                back.succ,
-                back.delay,
-                back.stay,
-                back.away,
-                back.best,
-            )
             own = constant + extra[level, options.size[o]] + idle * options.moved[o] + weight * options.seconds[o]
+            after = rest(level, where[o], counts[o], support[o], left, weight, ahead)
+            before = rest(levels - 1 - level, where[o], counts[o], support[o], left, weight, back)
             options.bound[o] = own + after + before
 
 
@@ -333,11 +362,23 @@ class Branching:
         # between single nodes all of a stream is sent; if pairs of nodes count once, replicas reduce it
         self.support_only = problem.replica_model.traffic == "support"
         self.toll_ahead = np.zeros_like(self.toll) if self.support_only else self.toll
+        # A sender (receiver) on several nodes has at most n - 1 of its n replicas on one of them.
+        least = np.where(apart & np.isfinite(net.delay_s), self.toll_ahead, np.inf).min(axis=(1, 2), initial=np.inf)
+        least = np.where(np.isfinite(least), least, 0.0)
+        most = np.array([int(c.sum(axis=1).max()) for c in self.options.counts])
+        self.part_out, self.part_in = (least / most[self.app.ends[:, end]] for end in (0, 1))
         self.node_loss = objective.log_availability * np.log(net.availability)
         self.link_loss = objective.log_availability * np.log(net.link_availability)
         self.linked = bool(self.node_loss.any() or self.link_loss.any())
         self.tolled = bool(self.toll.any() or (math.isfinite(self.limits.cost) and self.fare.any()))
         self.narrow = bool((net.bandwidth_per_s < self.app.rate_per_s.sum() * (1 - 1e-12)).any())
+        self.needs, self.forced = np.zeros(self.levels + 1), np.zeros((self.levels + 1, self.nodes), np.int64)
+        for k in range(self.levels - 1, -1, -1):
+            mine = slice(self.first[k], self.first[k + 1])
+            self.needs[k] = self.needs[k + 1] + int(self.size[mine].min()) * self.demand[k]
+            self.forced[k] = np.maximum(self.forced[k + 1], (self.rows[mine] > 0).all(axis=0))
+        self.by_room = np.argsort(-self.free0, kind="stable")
+        self.by_loss = np.argsort(self.node_loss, kind="stable")
         self.nearest = np.where(apart, net.delay_s, np.inf).min(axis=0)
         self.nearest_back = np.where(apart, net.delay_s, np.inf).min(axis=1)
 
@@ -370,8 +411,9 @@ class Branching:
     @property
     def network_arrays(self) -> NetworkArrays:
         return NetworkArrays(
-            self.net.delay_s, self.nearest, self.toll, self.toll_ahead, self.fare, self.tolled, self.node_loss,
-            self.link_loss, self.linked, self.app.rate_per_s, self.net.bandwidth_per_s * (1 + 1e-9) + 1e-9, self.narrow,
+            self.net.delay_s, self.nearest, self.toll, self.toll_ahead, self.part_out, self.part_in, self.fare,
+            self.tolled, self.node_loss, self.link_loss, self.linked, self.needs, self.forced, self.by_room,
+            self.by_loss, self.app.rate_per_s, self.net.bandwidth_per_s * (1 + 1e-9) + 1e-9, self.narrow,
             self.support_only,
         )  # fmt: skip
 
@@ -379,7 +421,7 @@ class Branching:
         """Return the bounds of the cost after each operator, or before it, with the graph that they use."""
         turn = slice(None, None, -1) if backward else slice(None)
         graph = self.reversed_graph if backward else self.graph
-        delay = np.ascontiguousarray(self.net.delay_s.T if backward else self.net.delay_s)
+        delay = np.array(self.net.delay_s.T if backward else self.net.delay_s, order="C")
         toll = np.ascontiguousarray(self.toll_ahead.transpose(0, 2, 1) if backward else self.toll_ahead)
         stay, away = np.zeros((self.levels, self.nodes, self.units)), np.zeros((self.levels, 2 * self.nodes))
         here, best = np.zeros((self.levels, self.nodes)), np.zeros((self.levels, self.nodes))
@@ -387,9 +429,10 @@ class Branching:
             np.ascontiguousarray(a[turn]) for a in (self.extra, self.unit, self.single, self.spread)
         )
         operators = self.operator_arrays._replace(extra=extra, unit=unit, single=single, spread=spread)
+        out, into = (self.part_in, self.part_out) if backward else (self.part_out, self.part_in)
         near, after = self.nearest_back if backward else self.nearest, CompletionBound(stay, away, here, best)
-        onward(0, self.room, weight, extra, toll, graph, operators, delay, near, after)
-        return Ways(graph.heads, graph.succ, delay, stay, away, best)
+        onward(0, self.room, weight, extra, toll, out, into, graph, operators, delay, near, after)
+        return Ways(graph.heads, graph.succ, graph.out_streams, delay, toll, out, after)
 
     def _bounds(self, weight: float, constant: float) -> Array:
         found = np.zeros(len(self.rows))
@@ -404,6 +447,19 @@ class Branching:
             self._ways(weight, False),
             self._ways(weight, True),
         )
+        return found + self._nodes_for() if self.linked else found
+
+    def _nodes_for(self) -> Array:
+        """Return the least loss by nodes with each option: its own, and those that all other operators need."""
+        network, needs = self.network_arrays, self.needs[0]
+        found = np.zeros(len(self.rows))
+        none = np.zeros(self.nodes, np.int64)
+        for k, (a, b) in enumerate(zip(self.first, self.first[1:], strict=False)):
+            others = needs - (self.needs[k] - self.needs[k + 1])
+            for o in range(a, b):
+                own = self.where[o, : self.support[o]]
+                free = self.free0 - self.rows[o] * self.demand[k]
+                found[o] = self.node_loss[own].sum() + new_nodes(0, others, free, none, own, len(own), network)
         return found
 
     def _dearer(self) -> float:
@@ -413,7 +469,7 @@ class Branching:
         sources = [k for k in range(self.levels) if not any(j == k for _, j in self.streams)]
 
         def floor(dearer: float) -> float:
-            best = self._ways(self.objective.response + dearer, False).best
+            best = self._ways(self.objective.response + dearer, False).bound.best
             return max(float(best[k].min()) for k in sources) - dearer * most_s
 
         unit = max(float(self.extra.max(initial=0.0)), self.objective.response * most_s, 1e-9) / most_s
