@@ -238,12 +238,13 @@ class OnDemand(PolicyKnobs):
             return deployment, {"machines": asked, "refused": f"there are {len(machines)}, and one must stay"}
         given = placed(topology, deployment, machines)
         situation = Situation(topology, deployment, machines, given, measured or self.sample(topology, snapshot), seed)
+        count = max(count, len(machines))  # a machine that is down reports nothing, and still belongs to the job
         if isinstance(request, ScaleOut):
             target, why = self.scale_out(situation, request.names or self._new(machines, request.machines, snapshot))
-            target = replace(target, workers=len(machines) + request.machines)
+            target = replace(target, workers=count + request.machines)
         else:
             target, why = self.scale_in(situation, request.machines)
-            target = replace(target, workers=len(machines) - request.machines)
+            target = replace(target, workers=count - request.machines)
         tell = self.places == "yes" or (self.places == "auto" and bool(snapshot.nodes or deployment.placement))
         return target if tell else replace(target, placement={}), {"machines": asked, **why}
 

@@ -14,6 +14,7 @@ prints neither the size of records nor their rate; this combines both: 1 GB per 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from dspkit.apps import App
 from dspkit.apps.stela import LOAD_PER_S, SCALE_IN, TABLE_ONE, Trial
-from dspkit.core import Deployment, run
+from dspkit.core import Deployment, Snapshot, run
 from dspkit.etp import convergence_s
 from dspkit.policies.on_demand import ScaleIn, ScaleOut
 from dspkit.simulator import Scheduler, Simulator
@@ -85,6 +86,12 @@ class Heaps(Simulator):
     def __init__(self, app: App, heap_s: float, restart_s: float = RESTART_S, *, seed: int = 1):
         self._limits = {"heap": heap_s * LOAD_PER_S, "restart_s": restart_s}
         super().__init__(app.topology, app.plant, app.workload, deployment=app.deployment(), seed=seed)
+
+    def observe(self) -> Snapshot:
+        """Return the window; a machine whose processes restart still reports, as its supervisor runs on."""
+        seen = super().observe()
+        used = list(self.plant.nodes)[: seen.deployment.workers]
+        return replace(seen, nodes={name: seen.nodes.get(name, 0.0) for name in dict.fromkeys([*used, *seen.nodes])})
 
     def _make_job(self, start: Deployment, scheduler: Scheduler, make: Callable[[IndexedGraph, Layout], Engine]) -> Job:
         return _Heaps(self.topology, self.plant, start, scheduler, make, **self._limits)

@@ -16,6 +16,7 @@ from dspkit.policies.migrate import Migrate, Rebalance
 from dspkit.policies.on_demand import ScaleIn, ScaleOut, Situation, machines_in_use, placed
 from dspkit.policies.static import Static
 from dspkit.policies.stela import Stela
+from dspkit.simulator import NodeDown
 
 EVERY = [Stela, Rebalance, Migrate]
 DIAMOND = trial("diamond")
@@ -49,6 +50,17 @@ def test_scale_out_moves_nothing_that_runs():
     assert {name for name, _ in new} == {"sink"}
     why = step.decision.why
     assert (why["congested"], why["slots"], why["slots go to"]) == (("sink",), "4 of 4", {"sink": 4})
+
+
+@pytest.mark.parametrize(("asked", "workers"), [(ScaleOut(1, at_s=110.0), 7), (ScaleIn(1, at_s=110.0), 5)])
+def test_a_machine_that_is_down_still_belongs_to_the_job(asked, workers):
+    """It reports nothing at the time of the request; a scale-out must not release it."""
+    app = DIAMOND.app()
+    app = replace(app, plant=replace(app.plant, faults=(NodeDown(85.0, 60.0, node="node-5"),)))
+    (step,) = _acted(_run(Stela(requests=(asked,)), app=app, steps=14))
+    assert step.snapshot.t == 110.0
+    assert "node-5" not in step.snapshot.nodes
+    assert step.decision.deployment.workers == workers
 
 
 def test_the_simulator_runs_what_was_decided():
