@@ -107,6 +107,7 @@ def show(found: Found) -> SectionContent:
                 ],
             ),
             "plants": _plants(found["plants"]),
+            **_from_base(frame(found["from the base"]), searches),
             "down": f"{saved['down']:.0f} %",
             "up": f"{saved['up']:.0f} %",
         },
@@ -191,6 +192,15 @@ def _settings(data: Sequence[dict[str, Any]]) -> str:
     return grid(("AuTraScale in the latency test", "within 4 iterations", "longest", "slots, mean"), lines)
 
 
+def _from_base(table: Any, searches: Any) -> dict[str, str]:
+    """Return slots and real runs of searches that begin with the base alone, and how many meet the target again."""
+    slots = {title: _range(table[table.job == job].slots) for job, title in JOBS.items()}
+    return {
+        "base word count": slots["word count"], "base Yahoo": slots["Yahoo"], "base runs": _range(table.runs),
+        "usual runs": _range(searches.runs), "base met": f"{table.QoS.sum()} of {len(table)}",
+    }  # fmt: skip
+
+
 def _k(values: Sequence[int], between: str = ", ") -> str:
     return between.join(map(str, values))
 
@@ -213,6 +223,7 @@ SECTION = PageSection(
         "yahoo": lambda: records(latency_table(SEEDS, ("yahoo",))),
         "transfer": lambda: records(transfer_table(SEEDS)),
         "iterations": _searched,
+        "from the base": lambda: records(iterations_table(SEEDS, again=True, prior="monotone", bootstrap="base")),
         "overhead": lambda: records(overhead()),
         "plants": lambda: records(plants_table()),
     },

@@ -232,8 +232,11 @@ def latency_table(
     return pd.DataFrame(rows)
 
 
-def iterations_table(seeds: Sequence[int], **knobs: Any) -> pd.DataFrame:
-    """Return AuTraScale's latency test with other knobs or seeds: iterations after the bootstrap, runs, slots."""
+def iterations_table(seeds: Sequence[int], *, again: bool = False, **knobs: Any) -> pd.DataFrame:
+    """Return AuTraScale's latency test with other knobs or seeds: iterations after the bootstrap, runs, slots.
+
+    `again` adds the latency of the last configuration in a run of its own, and whether it meets the target.
+    """
     import pandas as pd
 
     rows = []
@@ -244,7 +247,11 @@ def iterations_table(seeds: Sequence[int], **knobs: Any) -> pd.DataFrame:
                 policy = replace(AuTraScale(**options(app), base=named(app, BASES[app.name])), **knobs)
                 k, iterations, _, runs = play(policy, app, start, seed=seed)
                 row = {"job": app.name, "start": direction, "seed": seed, "iterations": iterations}
-                rows.append({**row, "runs": runs, "slots": sum(k)})
+                row |= {"runs": runs, "slots": sum(k)}
+                if again:
+                    late = measure(app, k, seed + 1000)[1]
+                    row |= {"ms": 1e3 * late, "QoS": late <= app.target_latency_s}
+                rows.append(row)
     return pd.DataFrame(rows)
 
 

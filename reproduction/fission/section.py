@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..page import Found, PageSection, Row, SectionContent, frame, grid, records
-from .study import MISPRINT, PAPER, SCENARIOS, costs, decisions, parameter_study, table_2, under_noise
+from .study import MISPRINT, PAPER, SCENARIOS, costs, decisions, loads, parameter_study, table_2, under_noise
 
 WHY = {
     "App 1": "the load's curve is fitted to these losses", "App 3": "the load's curve is fitted to these losses",
@@ -107,12 +107,14 @@ SECTION = PageSection(
         "noise": lambda: records(under_noise().reset_index()),
         "decisions": lambda: records(decisions()),
         "costs": lambda: records(costs()),
+        "loads": loads,
     },
     show,
     basis={
         "table 2": "fitted",
         "losses": "fitted",
         "scenario=SS2.#replicas": "fitted",
+        "loads.app=App 3": "input",
         "costs.*core_ms": "input",  # a simulated instance uses its cores per event, by construction
     },
 )

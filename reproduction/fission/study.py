@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dspkit import apps
 from dspkit.apps import App
@@ -23,7 +23,7 @@ from dspkit.comparison.sensitivity import play_policy
 from dspkit.core import Policy, WorkloadError
 from dspkit.policies.fission import Fission
 from dspkit.policies.static import Static
-from dspkit.workload import Trace
+from dspkit.workload import Trace, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,6 +161,17 @@ def parameter_study(loads: int = 12) -> pd.DataFrame:
             rows.append((app_name, variant, row[column], ours, *places))
     columns = ["app", "variant", "paper", "ours", "dropped", "waiting", "least", "most", "replica_seconds"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def loads() -> list[dict[str, Any]]:
+    """Return what each application's curve of ten minutes is made of: its greatest rate, and that after 500 s."""
+    rows = []
+    for title, make in (("App 1", apps.tweet_words), ("App 2", apps.tweet_branches), ("App 3", apps.news_entities)):
+        curve = make().workload
+        assert isinstance(curve, Workload)
+        rates = [curve.rate(t) for t in range(600)]
+        rows.append({"app": title, "most_per_s": max(rates), "late_per_s": max(rates[501:])})
+    return rows
 
 
 def decisions() -> pd.DataFrame:

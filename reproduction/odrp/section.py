@@ -68,7 +68,8 @@ def _objectives(found: Found) -> tuple[dict[str, str], list[Row]]:
             "two replicas on one node carry half the stream, so that doubling saves traffic"),
         Row(NAME, "figure 6.4: response time under C over R", 2.0, float(double), "almost doubles, in the text", " x"),
     ]  # fmt: skip
-    told = {"uniform": _span(counted.instances["all"]), "support": _span(support.instances["all"])}
+    told = {"uniform": _span(counted.instances["all"]), "support": _span(support.instances["all"]),
+            "proven": _proven(table)}  # fmt: skip
     head = "objective | traffic counts | instances | R, ms | availability, least | traffic, kB/s | proven | seconds"
     return {"objectives": grid(head.split(" | "), lines), **told}, rows
 

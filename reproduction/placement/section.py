@@ -6,7 +6,18 @@ from functools import partial
 from typing import Any
 
 from ..page import Found, PageSection, Row, SectionContent, grid, records
-from .study import LABELS, LINKAGES, PRINTED_MEAN_PD, PRINTED_PD, PRINTED_SP, SHAPES, WEIGHTS, cells
+from .study import (
+    LABELS,
+    LINKAGES,
+    PRINTED_MEAN_PD,
+    PRINTED_PD,
+    PRINTED_RANGES,
+    PRINTED_SP,
+    SHAPES,
+    WEIGHTS,
+    cells,
+    widest,
+)
 
 TABLE = "Placement heuristics"
 WHY = {
@@ -73,9 +84,23 @@ def show(found: Found) -> SectionContent:
             "hierarchical speed-up": f"{_mean(by, 'problem', 'hierarchical ODP', 1):.1f}",
             "search ms": f"{ms['local search']:.1f}",
             "greedy ms": f"{ms['greedy']:.1f}",
+            "ranges": _ranges(found["ranges"]),
         },
         rows,
     )
+
+
+def _ranges(data: Any) -> str:
+    lines = []
+    for r in data:
+        for title, ends in (("printed", PRINTED_RANGES[r["shape"]]), ("ours", tuple(list(r.values())[1:]))):
+            lines.append(
+                (
+                    f"{r['shape']}, {title}",
+                    *(f"{a:,.1f} to {b:,.1f}" for a, b in zip(ends[::2], ends[1::2], strict=True)),
+                )
+            )
+    return grid(("table 5.1", "A, %", "R, ms", "Z, KB"), lines)
 
 
 def _mean(by: dict[tuple[str, ...], tuple[float, float]], ranges: str, method: str, i: int) -> float:
@@ -94,5 +119,7 @@ def _table(by: dict[tuple[str, ...], tuple[float, float]], ranges: str, title: s
 
 
 SECTION = PageSection(
-    {shape: partial(means, shape) for shape in SHAPES}, show, basis={"method=ODP-PS": "chosen after seeing"}
+    {**{shape: partial(means, shape) for shape in SHAPES}, "ranges": widest},
+    show,
+    basis={"method=ODP-PS": "chosen after seeing"},
 )

@@ -7,6 +7,7 @@ own exact solver, which is itself faster than most of the heuristics that solve 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,12 @@ PRINTED_SP: Mapping[str, tuple[float, ...]] = {
     "greedy": (354.60, 454.40, 338.80, 1949.32, 2821.80, 56e4, 19e4, 168e4, 6e4, 12e6, 40e6, 78e6),
     "greedy, no penalty": (354.60, 454.40, 338.80, 1949.32, 2821.80, 56e4, 19e4, 168e4, 6e4, 12e6, 40e6, 78e6),
 }
+# Printed in Table 5.1: A_min, A_max (%), R_min, R_max (ms), Z_min, Z_max (KB); the labels of diamond and replicated are
+# swapped there, which the traffic of 90 streams and the delays of 20 operators in sequence show
+PRINTED_RANGES: Mapping[str, tuple[float, ...]] = {
+    "replicated": (58.8, 97.2, 74, 410, 132.2, 1409.2), "sequential": (58.8, 97.2, 114, 3098, 8.4, 303.8),
+    "diamond": (58.8, 97.2, 49, 247, 52.0, 446.4),
+}  # fmt: skip
 PRINTED_MEAN_PD = {"hierarchical ODP": 9.50, "ODP-PS": 1.83, "RES-ODP": 0.42, "local search": 1.33}
 PRINTED_MEAN_PD |= {"tabu search": 1.25, "ODP+T": 6.08, "greedy": 11.25, "greedy, no penalty": 18.67}
 
@@ -85,6 +92,24 @@ def cells(
                     if tell:
                         print(f"{', '.join(map(str, at.values()))}: {best!r}", file=sys.stderr, flush=True)
     return pd.DataFrame(rows)
+
+
+def widest(
+    sizes: Sequence[int] = SIZES, seeds: Sequence[int] = (1, 2, 3), *, time_limit_s: float = 60.0
+) -> list[dict[str, Any]]:
+    """Return Table 5.1: the least and the greatest value of each metric over all networks, by application."""
+    rows = []
+    for shape in SHAPES:
+        found = [
+            placement.find_ranges(placement.scenario(shape, n, seed=seed), time_limit_s=time_limit_s)
+            for n in sizes
+            for seed in seeds
+        ]
+        ends = [(min(low for low, _ in r), max(high for _, high in r)) for r in zip(*found, strict=True)]
+        (r_min, r_max), (a_min, a_max), (z_min, z_max), _ = ends
+        rows.append({"shape": shape, "A_min": 100 * math.exp(a_min), "A_max": 100 * math.exp(a_max),
+                     "R_min": 1000 * r_min, "R_max": 1000 * r_max, "Z_min": z_min, "Z_max": z_max})  # fmt: skip
+    return rows
 
 
 def _cell(

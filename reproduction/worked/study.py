@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dspkit import etp, placement
+from dspkit.apps import App, tag_and_count
 from dspkit.bo import score, stop_threshold
 from dspkit.placement import Application, Downtime, Network, Problem, Replication
 from dspkit.placement.generators import diamond_application, replicated_application, sequential_application
@@ -74,7 +75,15 @@ def _placement() -> dict[str, Any]:
         "y, 20 operators on 100 nodes, fat": big[1],
         "y of Sc2 over Sc1, sequential": 19 * 50**2 / chain,
         "operators of the replicated application": len(app.operators),
+        "links of tag and count": _links(tag_and_count()),
+        "links of tag and count, replicated": _links(tag_and_count(2)),
     }
+
+
+def _links(app: App) -> int:
+    """Return the number of pairs of executors that exchange tuples."""
+    k = app.deployment().parallelism
+    return sum(k[a] * k[b] for a, b in app.topology.edges)
 
 
 def _taxi(nodes: int, most: int) -> Problem:

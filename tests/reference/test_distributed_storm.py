@@ -1,11 +1,13 @@
 """Numbers that chapter 3 of Nardelli's thesis prints, and the method card's worked examples E1 to E11."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dspkit import apps, run
+from dspkit.apps import tag_and_count
 from dspkit.core import ArgumentError
 from dspkit.placement.coordinates import Coordinate, embed, embedding_error, median, springs, update
 from dspkit.placement.distributed_storm import (
@@ -28,6 +30,8 @@ from dspkit.placement.distributed_storm.schedulers import (
     worth_moving,
 )
 from dspkit.policies.distributed_storm import DistributedStorm
+from dspkit.simulator import NodeDown
+from reproduction.distributed_storm import failures
 from reproduction.distributed_storm.bounds import log_processing_bound, word_count_pairs, word_count_table
 
 
@@ -266,3 +270,27 @@ def test_a_constant_lat_max_weighs_latency_less_in_a_small_network():
     assert move.end == (1, 0)
     far = [distances((0, 0, 1, 0), view.points, AxisWeights(1, 0, 0.5), m).tolist() for m in (10, 38)]
     assert far == [pytest.approx([0.45, 1.0]), pytest.approx([0.45, 10 / 38])]
+
+
+def test_tuples_that_wait_for_a_node_are_sent_again_as_storm_would():
+    """A node is gone from 700 to 800 s: what was sent before 750 s has failed by 780 s, the rest arrives in time."""
+    app = tag_and_count(nodes=("node-1", "node-2", "node-3"))
+    down = NodeDown(700.0, 100.0, node="node-2")
+    app = replace(app, plant=replace(app.plant, faults=(down,)))
+    with app.simulator(seed=0, window_s=10.0, tick_s=1.0, keep_ticks=True) as job:
+        for _ in range(120):
+            job.observe()
+        again, lost = failures.sent_again(job.ticks)
+    known = 10 * (1200 - 60)
+    assert again == pytest.approx(10 * (750 - 700) / known, rel=0.05)
+    assert lost == 0
+
+
+def test_loss_on_a_node_is_the_share_of_long_waits():
+    """Of the tuples sent while the node is gone those fail whose wait is longer than the 30 to 60 s that are left."""
+    found = np.mean([
+        failures.lost_tuples({("a", 0): "n"}, ["n"], seed=s, seconds=40_000, rate_per_s=0.5) for s in range(40)
+    ])  # fmt: skip
+    late = (math.exp(-30 / 60) - math.exp(-60 / 60)) / (30 / 60)  # the wait's deadline is uniform from 30 to 60 s
+    assert found == pytest.approx(100 * 0.01 * late, rel=0.25)  # about 270 failures: 6 % of standard error for each
+    assert failures.lost_tuples({("a", 0): "n"}, []) == 0
