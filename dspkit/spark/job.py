@@ -112,6 +112,7 @@ EXECUTION = {"realtime": "pipelined", "microbatch": "micro-batch"}
 _START_S = 60.0  # timeout of the first epoch, and of the workers' start
 _RESCALE_S = 60.0  # timeout of an epoch with another parallelism
 _PROMPT_S = 10.0  # longest wait of `deploy`; what takes longer continues beside the windows
+_UNCLEAR = 2  # windows without latencies when the clock is set: records of before are still in flight in the second
 _GRACE_S = 0.05  # wait for the last readings of a window
 
 
@@ -302,6 +303,8 @@ class SparkJob(BackendBase):
         self._before, self._cores = self._collector.totals(), self._workers.reading()
         self._shares = SourceShares(self.topology, {name: i for i, name in enumerate(self._names)}, self._before)
         self._last: Snapshot | None = None
+        self._moved_s, self._unclear = self._collector.moved_s, 0  # of the clock; windows in which it was set
+        self._offered = self._logs.offered(self._end)  # at the end of the last window, by the clock as it was then
         self._until_token = ""  # the epoch before the present deployment's first, or the last one that was reported
 
     def _session(self, spark: Any, settings: dict[str, str]) -> Any:
@@ -454,20 +457,22 @@ class SparkJob(BackendBase):
         >>> job.observe().throughput  # doctest: +SKIP
         """
         self._must_be_open()
+        self._follow_clock()
         end = max(self._end + self.window_s, _aligned(time.time()))
         while (left := end + _GRACE_S - time.time()) > 0:
             time.sleep(min(left, EVERY_S))
             self._must_run()
+            end += self._follow_clock()
         after, cores = self._collector.totals(), self._workers.reading()
         if self._draining < end and (self._draining, math.inf) not in self._drains:
             self._drains.append((self._draining, math.inf))
-        offered, before = self._logs.offered(end), self._logs.offered(self._end)
+        before, offered = self._offered, self._logs.offered(end)
         window = ObservedWindow(
             start=self._end - self._began,
             end=end - self._began,
             deployment=self._with_workers(self._present),
             execution=self.execution,
-            offered={n: offered[n] - before[n] for n in offered},
+            offered={n: max(0.0, offered[n] - before[n]) for n in offered},
             lag=self._logs.lag(offered, after, self._names),
             gaps=self._own_clock([*after.gaps, *self._drains]),
             nodes=shares(self._cores, cores),
@@ -476,9 +481,24 @@ class SparkJob(BackendBase):
         )
         made = snapshot(self.topology, self._names, window, self._before, after, self._shares)
         self._warn_of_places(after)
-        self._before, self._end, self._cores = after, end, cores
+        self._before, self._end, self._cores, self._offered = after, end, cores, offered
+        if self._unclear:
+            made, self._unclear = replace(made, latency=None, event_latency=None), self._unclear - 1
         self._last = made.following(self._last, self.topology.edges)
         return self._last
+
+    def _follow_clock(self) -> float:
+        """Move the job's times with the system's clock if it was set; return by how many seconds."""
+        step = self._collector.moved_s - self._moved_s
+        if step:
+            self._moved_s += step
+            self._end, self._began, self._draining = self._end + step, self._began + step, self._draining + step
+            self._drains[:] = [(a + step, b + step) for a, b in self._drains]
+            self._unclear = _UNCLEAR
+            log.warning(
+                "the system's clock was set by %+.1f s: the present window and the next have no latencies", step
+            )
+        return step
 
     def _own_clock(self, intervals: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
         """Return intervals without tasks on the job's own clock; in micro-batches such intervals mean nothing."""

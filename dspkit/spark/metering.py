@@ -94,6 +94,46 @@ def worker_number() -> int:
 
 
 CLOCK = Clock()
+_SET_S = 0.1  # less than that the system's clock is not said to be set
+_READ_S = 0.01  # longest time between two clocks that are read together
+
+
+class ClockWatch:
+    """A watch over the system's clock, which can be set at any time, by one that only goes forward.
+
+    Parameters
+    ----------
+    clock
+        Both clocks.
+
+    Examples
+    --------
+    >>> abs(ClockWatch().step()) < 60
+    True
+    """
+
+    def __init__(self, clock: Clock = CLOCK):
+        self._clock = clock
+        self._ahead = clock.now() - clock.elapsed()
+
+    def step(self) -> float:
+        """Return the seconds by which the clock was set forward since the last call, below 0 if backward.
+
+        Examples
+        --------
+        >>> seconds = iter((100.0, 3701.0))
+        >>> watch = ClockWatch(Clock(elapsed=lambda: 1.0, now=lambda: next(seconds)))
+        >>> watch.step()
+        3601.0
+        """
+        for _ in range(5):  # unless the process had to wait for a core in between
+            before, now, after = self._clock.elapsed(), self._clock.now(), self._clock.elapsed()
+            if after - before < _READ_S:
+                step, self._ahead = now - after - self._ahead, now - after
+                return step if abs(step) >= _SET_S else 0.0
+        return 0.0
+
+
 WORKER = "DSPKIT_WORKER"  # variable of the environment with the name of a cluster's worker, as in Pings.java
 _CODE = 32  # bytes of the code in front of a reading
 _LONGEST = 30_000  # bytes of a traceback in a datagram, which can have 65,507
@@ -334,6 +374,7 @@ class Collector:
     def __init__(self, host: str = "127.0.0.1", clock: Clock = CLOCK):
         self._clock = clock
         self._lock = threading.Lock()
+        self._watch, self._moved = ClockWatch(clock), 0.0
         self._last: dict[tuple[str, int, str], dict[str, Any]] = {}
         self._received: dict[tuple[str, int, str], float] = {}  # when, on the clock of this process
         self._tokens: list[str] = []
@@ -358,6 +399,7 @@ class Collector:
     def totals(self) -> Totals:
         """Return a copy of the present sums."""
         with self._lock:
+            self._follow_clock()
             now, newest = self._totals, self._tokens[-1] if self._tokens else ""
             epoch: dict[int, Counter[str]] = {}
             tasks: Counter[int] = Counter()
@@ -377,6 +419,23 @@ class Collector:
             if newest and (failed or not tasks.total()) and self._clock.now() > self._ends:  # it has not ended yet
                 (gaps if failed or self._disturbed else commits).append((self._ends, self._clock.now()))
             return Totals(operators, epoch, read_to, tasks, gaps, commits, newest, self._planned[0], workers)
+
+    @property
+    def moved_s(self) -> float:
+        """How far the system's clock was set since the job began, in all; intervals in `totals` move with it."""
+        with self._lock:
+            self._follow_clock()
+            return self._moved
+
+    def _follow_clock(self) -> None:
+        """Move all known times with the system's clock, if it was set, so that those between them stay the same."""
+        if not (step := self._watch.step()):
+            return
+        self._moved += step
+        now, totals = self._clock.now(), self._totals
+        self._ends = min(now, self._ends + step)  # a reading may already be of the new time
+        for kept in (totals.gaps, totals.commits):
+            kept[:] = [(min(now, a + step), min(now, b + step)) for a, b in kept]
 
     @property
     def parallelism(self) -> list[int]:
@@ -469,6 +528,7 @@ class Collector:
                     self._socket.sendto(answer, sender)
 
     def _take(self, reading: dict[str, Any]) -> None:
+        self._follow_clock()
         token, operator, task = reading["token"], reading["operator"], reading["task"]
         key = (token, operator, task)
         if token not in self._tokens:
@@ -490,7 +550,7 @@ class Collector:
             total[name] += value
         self._last[key] = reading | {"counts": before | counts}  # a long reading comes in parts
         if token == self._tokens[-1]:
-            self._ends = max(self._ends, reading["now"])
+            self._ends = max(self._ends, min(reading["now"], self._clock.now()))
 
     def _new(self, token: str, reading: dict[str, Any]) -> None:
         """Begin a new epoch at its first reading; between the last one of the old epoch and this no task ran."""

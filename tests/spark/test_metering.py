@@ -39,8 +39,8 @@ class Time:
     """One clock for all, which moves only when it is set; a core works for half of the time."""
 
     def __init__(self) -> None:
-        self.seconds = 1000.0
-        self.clock = Clock(lambda: self.seconds, lambda: self.seconds, lambda: self.seconds / 2)
+        self.seconds, self.set_s = 1000.0, 0.0
+        self.clock = Clock(lambda: self.seconds, lambda: self.seconds + self.set_s, lambda: self.seconds / 2)
 
 
 @pytest.fixture
@@ -414,6 +414,26 @@ def test_a_routine_commit_is_no_downtime(collector: Collector, time: Time) -> No
         _epoch(collector, time, 10.0, epoch=epoch, token=f"{epoch}-a")
         time.seconds += 0.5
     assert _stops(collector) == ([], [(1010, 1010.5), (1020.5, 1021), (1031, 1031.5)])  # the last one has not ended
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, 0.7, -0.7])
+@pytest.mark.parametrize("when", ["between epochs", "within an epoch", "before a late reading"])
+def test_a_clock_that_is_set_makes_no_commit_longer_or_shorter(
+    when: str, step: float, collector: Collector, time: Time
+) -> None:
+    for epoch in range(4):
+        _epoch(collector, time, 10.0, epoch=epoch, token=f"{epoch}-a", final=when != "within an epoch")
+        late = Task(collector, time, operator=1, token=f"{epoch}-a", epoch=epoch).datagram(final=True)
+        if epoch == 1:
+            time.set_s = step
+        if when == "before a late reading":
+            collector.receive(late)
+        time.seconds += 0.5
+    gaps, commits = _stops(collector)
+    assert gaps == []
+    assert [round(b - a, 6) for a, b in commits][:3] == [0.5] * 3
+    assert commits[1][0] == pytest.approx(1020.5 + step)  # as the clock says now
+    assert collector.moved_s == pytest.approx(step)
 
 
 @pytest.mark.parametrize("how", ["parallelism", "deploy", "same epoch", "restart"])

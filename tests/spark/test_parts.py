@@ -29,14 +29,14 @@ import tasks
 from dspkit import Deployment, Topology, workload
 from dspkit.apps import autrascale as words
 from dspkit.apps.live import Service
-from dspkit.core import ArgumentError
+from dspkit.core import ArgumentError, Latency
 from dspkit.spark import CheckpointError, QueryError, SparkJob, TraceSource, TurnedSource
 from dspkit.spark.dataflow import exchange, state, store
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.dataflow.exchange import Edge, Records, owners, stamped
 from dspkit.spark.dataflow.state import KeyedState, Plan
 from dspkit.spark.functions import as_schema
-from dspkit.spark.metering import EVERY_S, ObservedWindow, Totals, snapshot
+from dspkit.spark.metering import EVERY_S, Clock, Collector, ObservedWindow, Totals, snapshot
 from dspkit.spark.runtime import cluster as processes
 from dspkit.spark.runtime import supervisor
 from dspkit.spark.runtime import workers as nodes
@@ -579,3 +579,44 @@ def test_a_start_that_does_not_end_does_not_hold_up_the_close(monkeypatch: pytes
     end.set()
     holder.join(50)
     made.close(1)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_windows_are_as_long_as_they_took_when_the_clock_is_set(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set back by an hour, a window had not ended for an hour; set forward, its rates were those of an hour."""
+    seconds, moved = [1000.0], [0.0]
+
+    def now() -> float:
+        return 1e9 + seconds[0] + moved[0]
+
+    def sleep(least: float) -> None:
+        seconds[0] += max(least, 0.01)
+        assert seconds[0] < 1100, "it waits for an hour"
+        if seconds[0] > 1003.3:
+            moved[0] = step
+
+    monkeypatch.setattr("dspkit.spark.job.time", Mock(time=now, sleep=sleep))
+    job, deployment, _ = _changing(Mock())
+    job.topology = Topology.chain("read", "work")
+    job._wanted = deployment
+    job.window_s, job._last, job._until_token, job._unclear = 1.0, None, "", 0
+    job._began = job._end = now()
+    job._logs = Mock(offered=lambda at: {"read": 100 * (at - job._began)}, lag=lambda *_: {"read": 0.0})
+    job._logs.failed, job._threads = None, []
+    job._offered = job._logs.offered(job._end)
+    job._workers.reading.return_value, job._workers.delays.return_value = (0.0, {}), {}
+    job._cores = (0.0, {})
+    made = snapshot
+    known = Latency(0.1, 0.1, 0.1, 0.1)
+    monkeypatch.setattr("dspkit.spark.job.snapshot", lambda *a: replace(made(*a), latency=known, event_latency=known))
+    job._collector = Collector(clock=Clock(elapsed=lambda: seconds[0], now=now))
+    try:
+        job._before, job._moved_s = job._collector.totals(), job._collector.moved_s
+        job._shares = None
+        seen = [job.observe() for _ in range(8)]
+    finally:
+        job._collector.close()
+    assert [each.window_s for each in seen] == pytest.approx([1.0] * 8, abs=0.3)
+    assert [each.t for each in seen] == pytest.approx(list(range(1, 9)), abs=0.5)
+    assert [each.latency is None for each in seen] == [False] * 3 + [True] * 2 + [False] * 3
+    assert [each.event_latency is None for each in seen] == [each.latency is None for each in seen]

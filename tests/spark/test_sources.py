@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from dspkit.core import DspkitError
 from dspkit.spark import FileSource, KafkaSource, RedisSource, SourceError
 from dspkit.spark.dataflow.state import seal
+from dspkit.spark.metering import Clock, ClockWatch
 from dspkit.spark.sources import log as source_log
 from dspkit.spark.sources.log import Catalog, LogSource, LogTailer, Mark
 
@@ -392,3 +394,35 @@ def test_a_refused_address_of_redis_does_not_show_its_password(url: str) -> None
         RedisSource("clicks", fields="user string", url=url).begin()
     assert refused.value.__suppress_context__
     assert not re.search(r"\bse\b|secret", str(refused.value))
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, -20.0])
+def test_a_log_has_offered_the_same_after_the_clock_was_set(
+    step: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, moved = [1e9], [0.0]
+    monkeypatch.setattr(source_log, "time", SimpleNamespace(time=lambda: now[0] + moved[0], monotonic=time.monotonic))
+    (tmp_path / "logs").mkdir()
+    _, looked = _follow(FileSource(tmp_path / "logs", partitions=1), tmp_path)
+    looked._clock = ClockWatch(Clock(elapsed=lambda: now[0], now=lambda: now[0] + moved[0]))
+    for i in range(1, 21):
+        now[0] += 1.0
+        if i == 11:
+            moved[0] = step
+            assert looked.offered(now[0] + step) == 10  # before it looks again
+        with (tmp_path / "logs" / "a").open("a") as file:
+            file.write("line\n")
+        looked._look()
+    assert [looked.offered(1e9 + step + i) for i in range(1, 21)] == list(range(1, 21))
+
+
+def test_lines_have_the_time_of_the_clock_after_it_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    source, looked = _follow(FileSource(tmp_path / "logs", partitions=1), tmp_path)
+    (tmp_path / "logs" / "a").write_text("one\n")
+    looked._look()
+    looked._follower._last[0] = looked._follower._last[0]._replace(micros=round((time.time() + 3600) * 1e6))
+    with (tmp_path / "logs" / "a").open("a") as file:
+        file.write("two\n")
+    looked._look()
+    assert abs(source._open()[1].marks(0).marks[-1].micros * 1e-6 - time.time()) < 600

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -28,6 +29,7 @@ from ...core.typing import Array
 from ..dataflow.exchange import Records
 from ..dataflow.state import seal, synchronise, unseal
 from ..errors import ServiceThread, SourceError
+from ..metering import ClockWatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -420,6 +422,7 @@ class LogTailer:
             self._follower = source.follower(self._catalog.repair())
             self.counts = [0] * source.partitions
             self._seen: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
+            self._clock, self._setting = ClockWatch(), threading.Lock()
             self._look()
         except DspkitError:
             raise
@@ -442,8 +445,16 @@ class LogTailer:
         """Return how many records there were at that time."""
         import numpy as np
 
-        times, totals = zip(*self._seen.copy(), strict=True)
+        with self._setting:
+            self._follow_clock()
+            times, totals = zip(*self._seen, strict=True)
         return float(np.interp(at, times, totals))
+
+    def _follow_clock(self) -> None:
+        """Move the times of all looks with the system's clock, if it was set: they must rise."""
+        if step := self._clock.step():
+            now = time.time()
+            self._seen = deque(((min(now, at + step), total) for at, total in self._seen), maxlen=_REMEMBERED)
 
     def close(self) -> None:
         if self.thread is not None:
@@ -478,7 +489,9 @@ class LogTailer:
         for p in self._new:
             self._catalog.trim(p, self._done, self._source.place)
         self._new, self.counts = {}, [count for count, _ in found]
-        self._seen.append((time.time(), sum(self.counts)))
+        with self._setting:
+            self._follow_clock()
+            self._seen.append((time.time(), sum(self.counts)))
 
     def _failed(self, error: Exception) -> SourceError:
         return SourceError(
