@@ -95,6 +95,7 @@ def worker_number() -> int:
 
 CLOCK = Clock()
 _SET_S = 0.1  # less than that the system's clock is not said to be set
+_FUTURE_S = 1.0  # stamps that are further ahead are of before the clock was set back, and no latency follows from them
 _READ_S = 0.01  # longest time between two clocks that are read together
 
 
@@ -218,7 +219,8 @@ class Meter:
 
         now = self._clock.now()
         for ages, (i, stamps) in zip(self._ages, enumerate((read, event)), strict=True):
-            seconds = np.maximum(now - stamps * 1e-6, SHORTEST_S)
+            seconds = now - stamps * 1e-6
+            seconds = np.maximum(seconds[seconds > -_FUTURE_S], SHORTEST_S)
             counts = np.bincount(np.rint(np.log(seconds / SHORTEST_S) / STEP).astype(np.intp))
             found = np.flatnonzero(counts)
             with self._lock:

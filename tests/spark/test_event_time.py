@@ -30,10 +30,11 @@ from dspkit.spark.dataflow import savepoint, state, store, watermarks
 from dspkit.spark.dataflow.checkpoint import Checkpoint
 from dspkit.spark.dataflow.exchange import Edge, stamped, wire
 from dspkit.spark.dataflow.state import KeyedState
-from dspkit.spark.dataflow.task import OperatorFailed
+from dspkit.spark.dataflow.task import OperatorFailed, Task
 from dspkit.spark.dataflow.watermarks import BEFORE, MARK, PartitionTimes, Timers, Watermarks
 from dspkit.spark.event_time import micros, one_micros
 from dspkit.spark.functions import as_schema, same
+from dspkit.spark.metering import Clock, ClockWatch
 
 SECOND = 1_000_000
 TIMES = EventTime("at", delay_s=2.0, lateness_s=1.0, idle_s=5.0)
@@ -51,6 +52,36 @@ def test_a_record_is_late_by_the_order_of_its_own_partition() -> None:
     assert _late(times, 0, [16.9]) == [True]  # nor does the frame
     times.advance()
     assert times.now == (1 - 2) * SECOND
+
+
+@pytest.mark.parametrize("step", [3600, -3600])
+@pytest.mark.parametrize("held_up", [False, True])
+def test_no_partition_is_idle_because_the_clock_was_set(held_up: bool, step: int) -> None:
+    """Its next records would be late. Frames that were stamped before may come after it was noticed."""
+    seconds, moved = [100.0], [0]
+    clock = Clock(elapsed=lambda: seconds[0], now=lambda: seconds[0] + moved[0])
+    task: Any = object.__new__(Task)
+    task._time = times = PartitionTimes(TIMES, [0, 1], 100 * SECOND, {})
+    task._watch, task._clock_set = ClockWatch(clock), (0, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dspkit.spark.dataflow.task._now", lambda: round(clock.now() * SECOND))
+        read = task._by_the_clock
+        _late(times, 0, [10], read(100 * SECOND))
+        _late(times, 1, [40], read(100 * SECOND))
+        seconds[0] = 101.0
+        if held_up:
+            moved[0] = step
+        _late(times, 0, [11], read(101 * SECOND))  # stamped by the clock of before
+        moved[0] = step
+        for second in (101.5, 102, 103, 104, 105):
+            seconds[0] = second
+            times.empty([0], read(round((second + step) * SECOND)))
+            times.advance()
+            assert times.now == 9 * SECOND, second
+        seconds[0] = 106.0
+        times.empty([0], read((106 + step) * SECOND))
+        times.advance()
+        assert times.now == 38 * SECOND  # five seconds without a record
 
 
 def test_an_idle_partition_does_not_hold_up_the_others_and_comes_back() -> None:

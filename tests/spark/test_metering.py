@@ -91,6 +91,17 @@ def test_a_reading_is_the_work_of_the_task_to_the_second(collector: Collector, t
     assert (counts["latency sum"], counts["event sum"]) == (1.0, 8.0)
 
 
+def test_a_stamp_of_before_the_clock_was_set_back_is_no_latency(collector: Collector, time: Time) -> None:
+    task = Task(collector, time)
+    time.set_s = -3600.0
+    stamps = np.array([1e6 * (time.seconds - 2), 1e6 * (time.seconds - 3602), 1e6 * (time.seconds - 3600 + 0.01)])
+    task.meter.finish(stamps, stamps[:1])
+    task.send()
+    counts = collector.totals().operators[0]
+    assert counts["latency sum"] == pytest.approx(2.0, abs=0.001)
+    assert counts["event sum"] == 0
+
+
 @pytest.mark.parametrize(
     ("cpu_s", "queued_s", "work"),
     [(1.0, 0.0, 4.0), (1.0, 2.5, 1.5), (1.0, 9.0, 1.0), (3.0, 2.5, 3.0), (7.0, 0.0, 4.0)],

@@ -28,7 +28,7 @@ from ..dead_letters import DeadLetters, as_declared, described, storable
 from ..errors import CHECKPOINT_FAILED, FAILED, SOURCE_FAILED, CheckpointError, FunctionError, SourceError
 from ..event_time import Late
 from ..functions import Function
-from ..metering import BLOCKED, BUSY, WAIT, Meter, MeterAddress, memory_bytes, worker_number
+from ..metering import BLOCKED, BUSY, WAIT, ClockWatch, Meter, MeterAddress, memory_bytes, worker_number
 from ..sinks.sink import Staging
 from . import state, store, watermarks
 from .exchange import (
@@ -232,6 +232,7 @@ class Task:
         self._time: PartitionTimes | Watermarks | None = None
         self._marked_at = -math.inf  # when the last watermark was sent
         self._due_mark = False  # whether the watermark has moved since
+        self._watch, self._clock_set = ClockWatch(), (0, 0)
         if stage.timed:
             self._meter.late = 0
             self._time = self._event_time()
@@ -408,10 +409,22 @@ class Task:
         words = np.frombuffer(frame, "<i8")
         stretches = words[2:].reshape(-1, 3)
         empty = stretches[:, 1] == stretches[:, 2]
-        self._time.empty(stretches[empty, 0].tolist(), int(words[0]))
+        self._time.empty(stretches[empty, 0].tolist(), self._by_the_clock(int(words[0])))
         if not empty.any():
             return frame
         return None if empty.all() else np.concatenate([words[:2], stretches[~empty].ravel()]).tobytes()
+
+    def _by_the_clock(self, read_at: int) -> int:
+        """Return when a frame was read, by the clock as it is now: it may have been set since."""
+        if step := round(self._watch.step() * 1e6):
+            assert isinstance(self._time, PartitionTimes)
+            self._time.clock_set(step)
+            self._clock_set = (
+                _now() - step // 2,
+                step,
+            )  # a frame of before has a stamp below this, if it was set forward
+        before, step = self._clock_set
+        return min(_now(), read_at + (step if step > 0 and read_at < before else 0))
 
     def _fetched(self, frame: bytes) -> tuple[Records, dict[int, int]]:
         """Return the records of the log at the positions that a frame names."""
@@ -451,7 +464,7 @@ class Task:
                 expected="one per record",
                 fix="return one for each from EventTime(function)",
             )
-        late = times.late(partition, at, int(words[0]))
+        late = times.late(partition, at, self._by_the_clock(int(words[0])))
         batch, event, read = records.batch, records.event, records.read
         if late.any():
             mask = pa.array(late)

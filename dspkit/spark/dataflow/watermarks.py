@@ -87,6 +87,12 @@ class PartitionTimes:
         """Note that the log held no further record of these partitions at a time of the clock."""
         self._empty_at.update(dict.fromkeys(partitions, at))
 
+    def clock_set(self, by: int) -> None:
+        """Move the times of the clock with it, which was set by so many microseconds: no partition is idle by that."""
+        self.read_at = {p: at + by for p, at in self.read_at.items()}
+        self._empty_at = {p: at + by for p, at in self._empty_at.items()}
+        self._began += by
+
     def rest_is_empty(self) -> None:
         """Note that the log held no record of the partitions of which this epoch has read none, when it began."""
         self.empty(set(self.newest) - self._read, self._began)

@@ -23,6 +23,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
   // works on the frames of all; and they take theirs at the same moments, so that a receiver finds several waiting.
   private static final double SOONEST_MICROS = 1_000, LATEST_MICROS = 20_000, ENOUGH = 512, SLOWER = 1.25, FASTER = 0.5;
 
+  private static final long FAR_MICROS = 10_000_000; // no wait for a frame is as long
   private static final long TICK_MICROS = 200_000; // at most between frames of a source with event time
 
   static final class Settings implements Serializable {
@@ -142,7 +143,7 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
       next[p] = end;
     }
     turn = (turn + 1) % Math.max(1, own);
-    if (frame.position() == 16 || (room == before && micros() < ticked + TICK_MICROS)) return false;
+    if (frame.position() == 16 || (room == before && !reached(ticked + TICK_MICROS))) return false;
     ticked = micros();
     if (job != null && room < before) {
       job.took(before - room);
@@ -185,15 +186,21 @@ final class TraceReader implements PartitionReader<InternalRow>, SupportsRealTim
    */
   @Override
   public RecordStatus nextWithTimeout(Long timeoutMs) throws IOException {
-    long end = System.currentTimeMillis() + timeoutMs;
-    while (allowance.version(share.version) <= share.version && System.currentTimeMillis() < end && !over()) {
-      if (!share.paused && own > 0 && micros() >= due && take(null))
+    long from = System.nanoTime(), most = Math.min(timeoutMs, Long.MAX_VALUE / 2_000_000) * 1_000_000;
+    while (allowance.version(share.version) <= share.version && System.nanoTime() - from < most && !over()) {
+      if (!share.paused && own > 0 && reached(due) && take(null))
         return RecordStatus.newStatusWithArrivalTimeMs(System.currentTimeMillis());
       long soon = (due - micros()) * 1_000;
       LockSupport.parkNanos(soon > 0 ? Math.min(NAP_NS, soon) : NAP_NS);
       if (Thread.interrupted()) throw new IOException("interrupted");
     }
     return RecordStatus.newStatusWithoutArrivalTime(false);
+  }
+
+  /** Whether it is that time by now; one that is far ahead is of before the clock was set back. */
+  private static boolean reached(long at) {
+    long left = at - micros();
+    return left <= 0 || left > FAR_MICROS;
   }
 
   private boolean over() {

@@ -309,7 +309,7 @@ def stop(spark: Any) -> None:
     try:
         with alarm(_STOP_S, lambda: process is not None and process.kill()) as late:
             running_session()  # clears a session whose Java was killed
-            if ended := SparkContext._gateway is None:
+            if ended := gateway is None or SparkContext._gateway is None:
                 _end_log()
             else:
                 spark.stop()

@@ -128,8 +128,9 @@ class _Look(Follower):
                 )
             if not lines:
                 continue
-            p, now = zlib.crc32(name.encode()) % len(self._counts), round(time.time() * 1e6)
-            if self._last[p].where[0] != name or abs(now - self._last[p].micros) > _MARK_S * 1e6:
+            p = zlib.crc32(name.encode()) % len(self._counts)
+            now = max(round(time.time() * 1e6), self._last[p].micros)  # a clock that was set back makes no line late
+            if self._last[p].where[0] != name or now - self._last[p].micros > _MARK_S * 1e6:
                 self._last[p] = Mark(self._counts[p], [name, begun], now)
                 self._fresh[p].append(self._last[p])
             self._counts[p] += lines
