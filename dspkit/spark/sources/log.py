@@ -56,6 +56,7 @@ class Follower(Protocol):
 
     def began(self, zero_s: float) -> None:
         """Note when the job began to read, in seconds; a log that fills by itself need not know."""
+        return
 
     def look(self) -> list[tuple[int, list[Mark]]]:
         """Return for each partition the number of its records, and new marks."""
