@@ -424,7 +424,7 @@ class Collector:
 
     @property
     def moved_s(self) -> float:
-        """How far the system's clock was set since the job began, in all; intervals in `totals` move with it."""
+        """Seconds by which the system's clock was set since the job began; intervals in `totals` move with it."""
         with self._lock:
             self._follow_clock()
             return self._moved
