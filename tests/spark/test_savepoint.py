@@ -275,7 +275,8 @@ def test_a_live_job_continues_from_a_savepoint_with_another_operator_and_convert
         job.deploy(job.deployment.scaled({"count": 3}))
         live.works(job)
         epoch = job.save(tmp_path / "saved")
-        live.works(job)
+        before = sum(Checkpoint(tmp_path / "saved").offsets()[0])
+        live.until(lambda: job.observe() and sum(Checkpoint(tmp_path / "old").offsets()[0]) > before)
     assert live.each_once(tmp_path / "old") > live.each_once(tmp_path / "saved") > 0
     assert Checkpoint(tmp_path / "saved").committed() == epoch
     functions = {
