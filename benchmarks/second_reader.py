@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -96,15 +97,20 @@ def linear() -> float:
     return stela_gain(apps.linear(), 12, 6, 6, busy)
 
 
-def degraded(method: str, shape: str) -> float:
-    """Return Table 5.2's mean degradation in per cent under w_z, over five sizes and three networks of each.
+@cache
+def networks(shape: str) -> tuple[list[Problem], Ranges]:
+    """Return Table 5.2's problems, five sizes and three networks of each, and the thesis's ranges.
 
-    Ranges are the thesis's: of each metric the least and the greatest over all networks.
+    Of each metric they are the least and the greatest over all networks.
     """
     problems = [placement.scenario(shape, n, seed=seed) for n in (36, 49, 64, 81, 100) for seed in (1, 2, 3)]
     each = [find_ranges(problem, time_limit_s=60) for problem in problems]
-    wide = Ranges(*((min(low for low, _ in r), max(high for _, high in r)) for r in zip(*each, strict=True)))
-    weights, found = Weights(0, 0, 1), []
+    return problems, Ranges(*((min(low for low, _ in r), max(high for _, high in r)) for r in zip(*each, strict=True)))
+
+
+def degraded(method: str, shape: str) -> float:
+    """Return Table 5.2's mean degradation in per cent under w_z."""
+    (problems, wide), weights, found = networks(shape), Weights(0, 0, 1), []
     for problem in problems:
         best = solve(problem, weights, wide, time_limit_s=60).loss
         # utility is 1 minus the loss: the share of the best one that is lost

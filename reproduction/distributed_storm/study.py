@@ -242,7 +242,7 @@ def chapter_4(
     """Return 4.6.2: policies over the optimum of their objectives, replicated application, 800 to 2000 s."""
     import pandas as pd
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for draw in draws:
         nodes, cluster = drawn_nodes(draw), thesis_cluster()
         app = tag_and_count(2, nodes=nodes[:processes])
