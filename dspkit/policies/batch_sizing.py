@@ -59,6 +59,7 @@ class BatchSizing(PolicyKnobs):
     """Set the shortest interval of micro-batches that their processing time allows, by fixed-point iteration."""
 
     name: ClassVar[str] = "batch_sizing"
+    needs: ClassVar[frozenset[str]] = frozenset()  # it may be asked about any job, and says what it wants
     reference: ClassVar[str] = "das2014"
     slack: float = knob(
         0.7, "processing time over interval that is aimed at", low=0.1, high=0.99, source="rho; the default is ours"
