@@ -218,43 +218,6 @@ def test_a_master_that_dies_is_replaced_and_workers_still_come_and_go(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["realtime", "microbatch"])
-def test_each_once_through_fifty_rescales_and_five_losses_with_workers_that_come_and_go(
-    mode: str, tmp_path: Path
-) -> None:
-    """Stop and start between; Python workers, executors and a whole worker are killed at any moment."""
-    live.end()
-    if (other := session.running_session()) is not None:
-        session.stop(other)
-    chance, seen = random.Random(7), 0
-    kinds = (
-        "-m dspkit.spark.runtime.daemon",
-        "--executor-id",
-        "-m dspkit.spark.runtime.daemon",
-        "deploy.worker.Worker",
-        "--executor-id",
-    )
-    kills = dict(zip(sorted(chance.sample(range(1, 50), 5)), kinds, strict=True))
-    with SparkCluster.local(2, CORES, memory="512m") as cluster:
-        base = cluster.start(mode)
-        for part in range(2):
-            with _job(cluster, base, 1500, 20, mode=mode, checkpoint=tmp_path, epoch_s=1.0) as job:
-                for turn in range(25 * part, 25 * part + 25):
-                    few = {name: chance.randint(1, 3) for name in job.topology.order}
-                    workers = chance.choice((2, 3)) if turn % 5 == 0 else job.deployment.workers
-                    job.deploy(replace(job.deployment.scaled(few), workers=workers))
-                    if turn in kills:
-                        victims = [p.pid for p in processes.below({os.getpid()}) if kills[turn] in p.command]
-                        os.kill(chance.choice(victims), signal.SIGKILL)
-                    time.sleep(chance.uniform(0, 0.5))
-                _until(lambda job=job: job.observe().throughput > 0, 120)  # type: ignore[misc]
-            now = live.each_once(tmp_path)
-            assert now > seen
-            seen = now
-
-
-@pytest.mark.spark
 def test_it_listens_on_the_loopback_address_only_and_to_who_knows_its_secret(cluster: SparkCluster, spark: Any) -> None:
     """All the time: each epoch's senders listen for its receivers, and close with it."""
     with Watch() as watch, _job(cluster, spark, 500, 50, epoch_s=1.0) as job:
