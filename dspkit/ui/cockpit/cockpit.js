@@ -1178,7 +1178,8 @@ export class View {
     if (!row) { for (const name of Object.keys(this.tiles)) fill(name, "–", ""); return; }
     fill("throughput", `${si(row.out)}/s`, `of ${si(row.in)}/s input`, row.out < row.in * 0.95);
     const average = row.lat?.[0] ?? null, late = Boolean(head.target) && average > head.target;  // targets are of the mean, as in the sentences
-    fill("latency, p99", row.lat ? seconds(row.lat[3]) : "–", row.lat ? `${late ? "⚠ " : ""}mean ${seconds(average)}${head.target ? ` ${late ? ">" : "≤"} ${seconds(head.target)}` : ""}` : "", late);
+    fill("latency, p99", row.lat ? seconds(row.lat[3]) : "–", row.lat ? (late ? `⚠ mean > ${seconds(head.target)}` : `mean ${seconds(average)}`) : "", late);
+    set(this.tiles["latency, p99"].box, "title", `mean ${seconds(average)}${head.target ? `, target of the mean ${seconds(head.target)}` : ""}`);
     fill("lag", si(row.lag), "records in the log");
     fill("instances", si(row.n), row.workers ? `on ${row.workers} machines` : row.down ? `${si(row.down)} s down` : "");
     fill("cost", si(cost(rows, until, this.span ? this.span[0] : 0)), "instance-seconds");
@@ -1288,16 +1289,19 @@ export class View {
     const [width, height] = [560, Math.min(300, 120 + 40 * names.length)], at = spread(names, row.delays);
     const [x, y] = [scale(-1, 1, 90, width - 90), scale(-1, 1, 40, height - 46)], most = Math.max(1, ...Object.values(crosses));
     const svg = draw("svg", { class: "ck-map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `machines and links: ${pairs.map((pair) => `${pair.replace(BETWEEN, " and ")}: ${this.link(delays.get(pair), crosses[pair])}`).join("; ")}` });
+    const labels = [];
     for (const pair of pairs) {
       const [i, j] = pair.split(BETWEEN).map((name) => names.indexOf(name));
       if (i < 0 || j < 0) continue;
-      const [x1, y1, x2, y2] = [x(at[i][0]), y(at[i][1]), x(at[j][0]), y(at[j][1])];
-      svg.append(draw("line", { x1, y1, x2, y2, class: "ck-link", "stroke-width": 1 + 5 * Math.sqrt((crosses[pair] ?? 0) / most) }));
+      const [x1, y1, x2, y2] = [x(at[i][0]), y(at[i][1]), x(at[j][0]), y(at[j][1])];  // bent, so that none runs through a third machine
+      const [mx, my] = [(x1 + x2) / 2 - (y2 - y1) * 0.3, (y1 + y2) / 2 + (x2 - x1) * 0.3];
+      svg.append(draw("path", { d: `M${x1},${y1}Q${mx},${my} ${x2},${y2}`, class: "ck-link", "stroke-width": 1 + 5 * Math.sqrt((crosses[pair] ?? 0) / most) }));
       if (pairs.length > 15) continue;
-      const label = draw("text", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 5, "text-anchor": "middle", class: "ck-rate", "font-size": 11 });
+      const label = draw("text", { x: (x1 + x2 + 2 * mx) / 4, y: (y1 + y2 + 2 * my) / 4 + 4, "text-anchor": "middle", class: "ck-rate", "font-size": 11.5 });
       label.textContent = this.link(delays.get(pair), crosses[pair]);
-      svg.append(label);
+      labels.push(label);
     }
+    svg.append(...labels);
     places.forEach((place, i) => {
       const [cx, cy] = [x(at[i][0]), y(at[i][1])], busy = Math.min(1, place.cpu ?? 0) * 100, label = (dy, text, kind) => {
         const made = draw("text", { x: cx, y: cy + dy, "text-anchor": "middle", class: kind, "font-size": 11.5 });
