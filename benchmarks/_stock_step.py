@@ -23,7 +23,10 @@ WORDS = ("all", "the", "world", "is", "a", "stage")
 LINE_S, ROWS, LOW, HIGH = 0.006, 50, 1.2, 5.0  # seconds per line, lines per file, files/s before and after the step
 WORKERS, CORES, WINDOW_S, STEP_S = 3, 2, 10.0, 40.0
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-QUICK = {"ds2": {"activation": 2}, "flink_autoscaler": {"metrics_window_s": 20.0, "warm_up_s": 0.0}}
+QUICK: dict[str, dict[str, Any]] = {
+    "ds2": {"activation": 2},
+    "flink_autoscaler": {"metrics_window_s": 20.0, "warm_up_s": 0.0},
+}
 
 
 def _session(name: str, home: Path) -> Any:
@@ -35,21 +38,31 @@ def _session(name: str, home: Path) -> Any:
 
     lean = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings = {
-        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
-        "spark.driver.extraJavaOptions": lean, "spark.executor.extraJavaOptions": lean,
-        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "600m", "spark.executor.cores": str(CORES), "spark.sql.shuffle.partitions": "4",
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB, "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.extraJavaOptions": lean,
+        "spark.executor.extraJavaOptions": lean,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "600m",
+        "spark.executor.cores": str(CORES),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "2000",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS), "spark.sql.session.timeZone": "UTC",
-    }  # fmt: skip
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS),
+        "spark.sql.session.timeZone": "UTC",
+    }
     if name == "spark":
         settings |= {
-            "spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-            "spark.dynamicAllocation.minExecutors": "1", "spark.dynamicAllocation.maxExecutors": str(WORKERS),
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.minExecutors": "1",
+            "spark.dynamicAllocation.maxExecutors": str(WORKERS),
             "spark.dynamicAllocation.executorIdleTimeout": "20s",
-        }  # fmt: skip
+        }
     builder = SparkSession.builder.master(f"local-cluster[{WORKERS},{CORES},700]")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -138,9 +151,13 @@ def _run(name: str, lasts_s: float, home: Path) -> dict[str, Any]:
         for step in steps:
             s = step.snapshot if acts else step
             row = {
-                "t": round(load.t), "done": round(s.throughput), "lag": round(s.lag), "load": os.getloadavg()[0],
-                "batch_s": s.latency and round(s.latency.mean, 2), "slots": job._slots,
-                            }  # fmt: skip
+                "t": round(load.t),
+                "done": round(s.throughput),
+                "lag": round(s.lag),
+                "load": os.getloadavg()[0],
+                "batch_s": s.latency and round(s.latency.mean, 2),
+                "slots": job._slots,
+            }
             if acts:
                 row |= {"to": dict(step.deployment.parallelism), "settings": dict(step.deployment.settings)}
             told.append(row)
@@ -179,10 +196,19 @@ def _run(name: str, lasts_s: float, home: Path) -> dict[str, Any]:
 
 
 def _described(batch: Any) -> dict[str, Any]:
-    stages = [{"tasks": r.tasks, "failed": r.failed, "run_s": r.run_s, "wait_s": r.wait_s, "longest_s": r.longest_s,
-               "cpu_s": r.cpu_s} for r in batch.stages]  # fmt: skip
+    stages = [
+        {
+            "tasks": r.tasks,
+            "failed": r.failed,
+            "run_s": r.run_s,
+            "wait_s": r.wait_s,
+            "longest_s": r.longest_s,
+            "cpu_s": r.cpu_s,
+        }
+        for r in batch.stages
+    ]
     return {"number": batch.number, "rows": batch.rows, "s": batch.lasted, "phases": batch.phases, "stages": stages}
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], *(float(s) for s in sys.argv[2:3]))))
+    print(json.dumps(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 150.0)))

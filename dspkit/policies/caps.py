@@ -44,7 +44,7 @@ class TaskGroup(NamedTuple):
     """The instances of an operator and the load that each of them causes, in any units."""
 
     name: str
-    count: int
+    instances: int
     compute: float
     state: float = 0.0
     sends: Mapping[str, float] = FrozenMap()  # by receiver
@@ -60,8 +60,8 @@ def extremes(groups: Sequence[TaskGroup], workers: int, slots: int) -> tuple[Cos
     least, most = [], []
     for kind in range(3):
         each = [(g.compute, g.state, sum(g.sends.values()))[kind] for g in groups]
-        least.append(sum(x * g.count for x, g in zip(each, groups, strict=True)) / workers if kind < 2 else 0.0)
-        tasks = sorted((x for x, g in zip(each, groups, strict=True) for _ in range(g.count)), reverse=True)
+        least.append(sum(x * g.instances for x, g in zip(each, groups, strict=True)) / workers if kind < 2 else 0.0)
+        tasks = sorted((x for x, g in zip(each, groups, strict=True) for _ in range(g.instances)), reverse=True)
         most.append(sum(tasks[:slots]))
     return (least[0], least[1], least[2]), (most[0], most[1], most[2])
 
@@ -84,7 +84,7 @@ def costs(groups: Sequence[TaskGroup], plan: Plan) -> Costs:
 def _sent(groups: Sequence[TaskGroup], here: Sequence[int], sender: int, place: Mapping[str, int]) -> float:
     """Return the load of the network by the instances of one operator on one worker."""
     group, n = groups[sender], here[sender]
-    return sum(_remote(group, n, here[place[r]], groups[place[r]].count) * x for r, x in group.sends.items())
+    return sum(_remote(group, n, here[place[r]], groups[place[r]].instances) * x for r, x in group.sends.items())
 
 
 def _remote(group: TaskGroup, senders: int, receivers: int, all_receivers: int) -> float:
@@ -114,7 +114,7 @@ class _Search:
             return
         workers = sorted(workers, reverse=True)
         free = [self.slots - sum(w) for w in workers]
-        self.worker(at, workers, free, [], self.groups[at].count)
+        self.worker(at, workers, free, [], self.groups[at].instances)
 
     def worker(
         self, at: int, workers: list[tuple[int, ...]], free: list[int], given: list[int], remaining: int
@@ -146,7 +146,7 @@ class _Search:
             for receiver, x in self.groups[j].sends.items():
                 r = self.place[receiver]
                 if r <= at:
-                    sent += _remote(self.groups[j], n, here[r], self.groups[r].count) * x
+                    sent += _remote(self.groups[j], n, here[r], self.groups[r].instances) * x
         return sent <= self.limits[2]
 
 
@@ -160,7 +160,7 @@ def search(
     >>> search([TaskGroup("a", 2, 3.0), TaskGroup("b", 2, 1.0)], 2, 2, (0.0, 1.0, 1.0))
     [((1, 1), (1, 1))]
     """
-    if sum(g.count for g in groups) > workers * slots:
+    if sum(g.instances for g in groups) > workers * slots:
         return []
     least, most = extremes(groups, workers, slots)
     limits = tuple(a + alpha * (b - a) for a, b, alpha in zip(least, most, alphas, strict=True))
@@ -186,7 +186,7 @@ def tuned(groups: Sequence[TaskGroup], workers: int, slots: int, *, steps: int =
     >>> tuned([TaskGroup("a", 2, 3.0), TaskGroup("b", 2, 1.0)], 2, 2)[1]
     [((1, 1), (1, 1))]
     """
-    if sum(g.count for g in groups) > workers * slots:
+    if sum(g.instances for g in groups) > workers * slots:
         return (1.0, 1.0, 1.0), []
 
     def exists(alphas: Sequence[float]) -> bool:
@@ -259,7 +259,7 @@ class CAPS(PolicyKnobs):
     alpha_network: float = knob(
         0.6, "limit of the network, from none to worst", low=0.0, high=1.0, source="Section 6.4"
     )
-    steps: int = knob(5000, "steps of one search at most", low=100, high=1_000_000, source="500 ms of 38 threads")
+    iterations: int = knob(5000, "steps of one search at most", low=100, high=1_000_000, source="500 ms of 38 threads")
     state_io: Mapping[str, float] = field(default_factory=FrozenMap)
     record_bytes: Mapping[str, float] = field(default_factory=FrozenMap)
 
@@ -288,11 +288,11 @@ class CAPS(PolicyKnobs):
         groups = self.groups(topology, snapshot, target.parallelism)
         if groups is None:
             return state, Decision(target, {"rule": "waits: no rates are known", **why})
-        load = sum(g.count * g.compute for g in groups)
+        load = sum(g.instances * g.compute for g in groups)
         same = state.parallelism == target.parallelism and state.nodes == nodes
         if same and target == now and abs(load - state.load) <= _LOAD * state.load:
             return state, Decision(now, {"rule": "what it was placed for still holds", **why})
-        if sum(g.count for g in groups) > len(nodes) * self.slots_per_node:
+        if sum(g.instances for g in groups) > len(nodes) * self.slots_per_node:
             return state, Decision(target, {"rule": "stays: more instances than slots", **why})
         state = state._replace(parallelism=target.parallelism, nodes=nodes, load=load)
         alphas, plans = self._plans(groups, len(nodes))
@@ -347,9 +347,9 @@ class CAPS(PolicyKnobs):
 
     def _plans(self, groups: Sequence[TaskGroup], workers: int) -> tuple[Costs, list[Plan]]:
         if self.limits == "tuned":
-            return tuned(groups, workers, self.slots_per_node, steps=self.steps)
+            return tuned(groups, workers, self.slots_per_node, steps=self.iterations)
         alphas = (self.alpha_compute, self.alpha_state, self.alpha_network)
-        return alphas, search(groups, workers, self.slots_per_node, alphas, steps=self.steps)
+        return alphas, search(groups, workers, self.slots_per_node, alphas, steps=self.iterations)
 
 
 def _present(topology: Topology, placement: Mapping[tuple[str, int], str], nodes: Sequence[str]) -> Plan | None:
@@ -361,7 +361,7 @@ def _present(topology: Topology, placement: Mapping[tuple[str, int], str], nodes
 
 
 def _inside(groups: Sequence[TaskGroup], plan: Plan, alphas: Costs, workers: int, slots: int) -> bool:
-    if any(sum(p[i] for p in plan) != g.count for i, g in enumerate(groups)) or max(map(sum, plan)) > slots:
+    if any(sum(p[i] for p in plan) != g.instances for i, g in enumerate(groups)) or max(map(sum, plan)) > slots:
         return False
     each = zip(costs(groups, plan), *extremes(groups, workers, slots), alphas, strict=True)
     return all(c <= a + alpha * (b - a) + _SAME * max(1.0, b) for c, a, b, alpha in each)

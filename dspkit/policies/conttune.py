@@ -118,26 +118,41 @@ class ContTune(PolicyKnobs):
     reference: ClassVar[tuple[str, ...]] = ("lian2023conttune", "kalavri2018ds2")
     paper_run_s: ClassVar[float] = 600.0
     alpha: int = knob(
-        3, "instances from a parallelism that was seen within which the process is believed", low=0, high=100,
+        3,
+        "instances from a parallelism that was seen within which the process is believed",
+        low=0,
+        high=100,
         source="alpha, paper: 0 and 3",
-    )  # fmt: skip
+    )
     recent: int = knob(5, "latest values of a parallelism that are averaged", low=1, high=100, source="K, README: 5")
     back_pressure: float = knob(
-        0.1, "share of its time that an operator is stopped from which on it is back-pressured", low=0.0, high=1.0,
+        0.1,
+        "share of its time that an operator is stopped from which on it is back-pressured",
+        low=0.0,
+        high=1.0,
         source="backpressureThr, not given",
-    )  # fmt: skip
+    )
     scale_out_above: float = knob(
-        0.8, "use of the busiest instance above which a back-pressured job is too small", low=0.0, high=1.0,
+        0.8,
+        "use of the busiest instance above which a back-pressured job is too small",
+        low=0.0,
+        high=1.0,
         source="coreMaxThr, not given",
-    )  # fmt: skip
+    )
     scale_in_below: float = knob(
-        0.5, "mean use of the busiest operator below which the job is too large", low=0.0, high=1.0,
+        0.5,
+        "mean use of the busiest operator below which the job is too large",
+        low=0.0,
+        high=1.0,
         source="coreMinThr, not given",
-    )  # fmt: skip
+    )
     decision_threshold: float = knob(
-        0.1, "least change of the number of all instances for less of them", low=0.0, high=10.0,
+        0.1,
+        "least change of the number of all instances for less of them",
+        low=0.0,
+        high=10.0,
         source="decisionThr, not given",
-    )  # fmt: skip
+    )
     warm_up_windows: int = knob(1, "windows ignored after a change", low=0, high=30)
     signal: str = signal_knob()
 

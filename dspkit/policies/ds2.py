@@ -13,7 +13,7 @@ the job falls behind, and true rates are reduced by it (`commits="ignored"` is t
 Readings not taken by default: one output rate for all edges of an operator (`edges="same"`, the paper's; equal to ours
 if the edges carry the same records, wrong otherwise); of the authors' program, that a change counts only if some
 operator grows, or shrinks by two or more (`minor_changes=False`), and a share of instances beyond those needed
-(`spare`). Not taken at all: rounding up upstream operators before the demand of downstream ones is computed
+(`headroom`). Not taken at all: rounding up upstream operators before the demand of downstream ones is computed
 (AuTraScale's Eq. 3, which multiplies the excess).
 """
 
@@ -80,7 +80,7 @@ class DS2(PolicyKnobs):
         infinite=True,
         source="DS2's target rate ratio, infinite by default",
     )
-    spare: float = knob(
+    headroom: float = knob(
         0.0,
         "instances beyond those needed, as a share of them, before rounding up",
         low=0.0,
@@ -152,7 +152,7 @@ class DS2(PolicyKnobs):
                 unknown.append(name)
             elif self._scales(topology, name):
                 needed = t / (metrics.true_rate * share) if t and metrics.true_rate else 0.0
-                wanted |= topology.clip({name: needed * (1 + self.spare)})
+                wanted |= topology.clip({name: needed * (1 + self.headroom)})
         return wanted, unknown
 
 

@@ -137,9 +137,13 @@ class OwnData:
         guard = self._errors.guard
         self.upload = w.FileUpload(accept=".csv,.parquet", description="Upload a table", tooltip=".csv or .parquet")
         self.path = w.Text(
-            description="or its path", placeholder="metrics.csv", tooltip="press Enter to open it",
-            continuous_update=False, style=_WIDE, layout=_ROW,
-        )  # fmt: skip
+            description="or its path",
+            placeholder="metrics.csv",
+            tooltip="press Enter to open it",
+            continuous_update=False,
+            style=_WIDE,
+            layout=_ROW,
+        )
         self.preview = w.HTML()
         self.columns: dict[str, Any] = {}
         self.units: dict[str, Any] = {}
@@ -147,25 +151,44 @@ class OwnData:
         rows = {quantity: self._row(quantity) for quantity in _SAID}
         more = w.Accordion([w.VBox([rows[q] for q in _SAID if q not in SHOWN])], titles=("More columns",))
         self.same = w.BoundedIntText(
-            1, min=1, max=100_000, description="instances", tooltip="of each operator, where no column says it",
-            style=_WIDE, layout=_ROW,
-        )  # fmt: skip
+            1,
+            min=1,
+            max=100_000,
+            description="instances",
+            tooltip="of each operator, where no column says it",
+            style=_WIDE,
+            layout=_ROW,
+        )
         self.graph = w.Textarea(
-            value=graph, description="graph", placeholder="read > parse > store", rows=4, style=_WIDE, layout=_ROW,
-            tooltip="who sends to whom: one chain per line; an operator may be in several", continuous_update=False,
-        )  # fmt: skip
+            value=graph,
+            description="graph",
+            placeholder="read > parse > store",
+            rows=4,
+            style=_WIDE,
+            layout=_ROW,
+            tooltip="who sends to whom: one chain per line; an operator may be in several",
+            continuous_update=False,
+        )
         self._hint, self._said, self._code, self._chart, self._advice = (
-            w.HTML(), w.HTML(), w.HTML(), w.Output(), w.Output(),
-        )  # fmt: skip
+            w.HTML(),
+            w.HTML(),
+            w.HTML(),
+            w.Output(),
+            w.Output(),
+        )
         said = "read the table with the columns, the units and the graph above"
         self.confirm = w.Button(
-            description="The columns and units are right: read", tooltip=said, button_style="primary",
+            description="The columns and units are right: read",
+            tooltip=said,
+            button_style="primary",
             layout={"width": "auto"},
-        )  # fmt: skip
+        )
         self.ask = w.Button(
-            description="Advice", tooltip="the bottleneck, and what each policy recommends", disabled=True,
+            description="Advice",
+            tooltip="the bottleneck, and what each policy recommends",
+            disabled=True,
             layout={"width": "auto"},
-        )  # fmt: skip
+        )
         self.confirm.on_click(guard("reading", lambda _: self.read()))
         self.ask.on_click(guard("advice", lambda _: self.advise()))
         self.graph.observe(lambda _: self._hint.set_trait("value", ""), "value")
@@ -173,17 +196,29 @@ class OwnData:
         self.path.observe(guard("path", lambda change: self.open(change["new"])), "value")
         self._form = w.VBox(
             [
-                heading("What is in the columns"), *(rows[q] for q in SHOWN), self.same, more,
-                heading("Who sends to whom"), self.graph, self._hint, w.HBox([self.confirm, self.ask]),
+                heading("What is in the columns"),
+                *(rows[q] for q in SHOWN),
+                self.same,
+                more,
+                heading("Who sends to whom"),
+                self.graph,
+                self._hint,
+                w.HBox([self.confirm, self.ask]),
             ]
-        )  # fmt: skip
+        )
         self._form.layout.display = "none"
         self.box = w.VBox(
             [
-                w.HBox([self.upload, self.path], layout={"flex_flow": "row wrap"}), self._errors.widget, self.preview,
-                self._form, self._said, self._chart, self._code, self._advice,
+                w.HBox([self.upload, self.path], layout={"flex_flow": "row wrap"}),
+                self._errors.widget,
+                self.preview,
+                self._form,
+                self._said,
+                self._chart,
+                self._code,
+                self._advice,
             ]
-        )  # fmt: skip
+        )
         self.box.add_class("dspkit")
         if path:
             self.open(str(path))
@@ -191,14 +226,19 @@ class OwnData:
     def _row(self, quantity: str) -> Any:
         name = quantity.replace("_", " ").removesuffix(" s")
         pick = w.Dropdown(
-            options=[NOT_THERE], description="time" if quantity == "t" else name, tooltip=_SAID[quantity],
-            style=_WIDE, layout={"width": "330px", "max_width": "100%"},
-        )  # fmt: skip
+            options=[NOT_THERE],
+            description="time" if quantity == "t" else name,
+            tooltip=_SAID[quantity],
+            style=_WIDE,
+            layout={"width": "330px", "max_width": "100%"},
+        )
         options = _CLOCKS if quantity == "t" else units_of(quantity)
         unit = w.Dropdown(
-            options=options or ["–"], disabled=not options, tooltip=f"unit of the column: {_SAID[quantity]}",
+            options=options or ["–"],
+            disabled=not options,
+            tooltip=f"unit of the column: {_SAID[quantity]}",
             layout={"width": "130px"},
-        )  # fmt: skip
+        )
         unit.add_class("dspkit-unit")
         self.columns[quantity], self.units[quantity] = pick, unit
         pick.observe(lambda _: self._show_why(quantity), "value")
@@ -443,9 +483,13 @@ class OwnApp:
         text: dict[str, Any] = dict(style=_WIDE, layout=_ROW)
         self.name = w.Text("my_job", description="name", tooltip="name of the application", **text)
         self.graph = w.Textarea(
-            graph, description="graph", rows=4, continuous_update=False,
-            tooltip="who sends to whom: one chain per line; an operator may be in several", **text,
-        )  # fmt: skip
+            graph,
+            description="graph",
+            rows=4,
+            continuous_update=False,
+            tooltip="who sends to whom: one chain per line; an operator may be in several",
+            **text,
+        )
         self.costs: dict[str, _Costs] = {}
         self._rows = w.VBox()
         self.shape = w.Dropdown(options=list(_LOADS), description="load", tooltip="how the rate changes", **text)
@@ -457,10 +501,11 @@ class OwnApp:
         )
         self._code = w.HTML()
         self.button = w.Button(
-            description="Open in the Explorer", button_style="primary",
+            description="Open in the Explorer",
+            button_style="primary",
             layout={"width": "auto", "align_self": "flex-start"},
             tooltip="a view of this application, below: any policy, simulated or live on Spark",
-        )  # fmt: skip
+        )
         self.button.on_click(guard("view", lambda _: self.open()))
         self._below = w.VBox()
         self.explorer: Explorer | None = None
@@ -469,11 +514,22 @@ class OwnApp:
         self.graph.observe(guard("form", lambda _: self._graphed()), "value")
         self.box = w.VBox(
             [
-                self.name, heading("Who sends to whom"), self.graph, heading("What its operators cost"), self._rows,
-                heading("The load"), self.shape, self.low, self.high, self.target, self._errors.widget,
-                self._code, self.button, self._below,
+                self.name,
+                heading("Who sends to whom"),
+                self.graph,
+                heading("What its operators cost"),
+                self._rows,
+                heading("The load"),
+                self.shape,
+                self.low,
+                self.high,
+                self.target,
+                self._errors.widget,
+                self._code,
+                self.button,
+                self._below,
             ]
-        )  # fmt: skip
+        )
         self.box.add_class("dspkit")
         self._graphed()
 
@@ -495,11 +551,16 @@ class OwnApp:
                 1.0, min=1e-4, max=1e6, step=0.1, description=f"{name}, ms", tooltip=f"{name}: time per record", **long
             ),
             w.BoundedFloatText(
-                1.0, min=0.0, max=1e4, step=0.1, description="sends",
-                tooltip=f"{name}: records that it sends per record that it processes", **short,
+                1.0,
+                min=0.0,
+                max=1e4,
+                step=0.1,
+                description="sends",
+                tooltip=f"{name}: records that it sends per record that it processes",
+                **short,
             ),
             w.BoundedIntText(64, min=1, max=1000, description="at most", tooltip=f"{name}: most instances", **short),
-        )  # fmt: skip
+        )
         for widget in (made.milliseconds, made.sends, made.most):
             widget.observe(self._errors.guard("form", lambda _: self._show()), "value")
         return made

@@ -37,7 +37,7 @@ def _cost_by_tasks(groups, plan):
         for t in set(tasks):
             for receiver, x in by[t].sends.items():
                 n, r = tasks.count(t), tasks.count(receiver)
-                away = max(0, n - r) if by[t].forward else (1 - r / by[receiver].count) * n
+                away = max(0, n - r) if by[t].forward else (1 - r / by[receiver].instances) * n
                 load[2] += away * x
         worst = [max(a, b) for a, b in zip(worst, load, strict=True)]
     return tuple(worst)
@@ -45,7 +45,9 @@ def _cost_by_tasks(groups, plan):
 
 def _all_plans(groups, workers, slots):
     """Every way to spread the instances on numbered workers."""
-    ways = [[w for w in itertools.product(range(g.count + 1), repeat=workers) if sum(w) == g.count] for g in groups]
+    ways = [
+        [w for w in itertools.product(range(g.instances + 1), repeat=workers) if sum(w) == g.instances] for g in groups
+    ]
     for chosen in itertools.product(*ways):
         plan = tuple(zip(*chosen, strict=True))
         if max(map(sum, plan)) <= slots:
@@ -71,7 +73,7 @@ def test_the_plans_are_those_of_an_exhaustive_search(seed):
     """All plans within the limits, of which none dominates another; and none is missing."""
     random = np.random.default_rng(seed)
     groups, workers = _random_job(random), int(random.integers(2, 4))
-    slots = -(-sum(g.count for g in groups) // workers) + 1
+    slots = -(-sum(g.instances for g in groups) // workers) + 1
     alphas = tuple(random.uniform(0.2, 1.0, 3))
     least, most = extremes(groups, workers, slots)
     limits = [a + x * (b - a) + 1e-9 for a, b, x in zip(least, most, alphas, strict=True)]
@@ -87,7 +89,7 @@ def test_the_plans_are_those_of_an_exhaustive_search(seed):
     assert {tuple(round(c, 6) for c in costs(groups, p)) for p in found} == best
     for plan in found:
         assert max(map(sum, plan)) <= slots
-        assert [sum(w[i] for w in plan) for i in range(len(groups))] == [g.count for g in groups]
+        assert [sum(w[i] for w in plan) for i in range(len(groups))] == [g.instances for g in groups]
 
 
 @measured
@@ -95,7 +97,7 @@ def test_the_plans_are_those_of_an_exhaustive_search(seed):
 def test_the_authors_queries_are_placed_within_tuned_limits(query):
     """Four workers with eight slots: no worker is loaded above the auto-tuned limits, by an independent count."""
     groups = _query(query)
-    assert sum(g.count for g in groups) <= 32
+    assert sum(g.instances for g in groups) <= 32
     alphas, plans = tuned(groups, 4, 8)
     assert plans
     least, most = extremes(groups, 4, 8)
@@ -103,9 +105,9 @@ def test_the_authors_queries_are_placed_within_tuned_limits(query):
     for plan in plans:
         cost = _cost_by_tasks(groups, plan)
         assert all(c <= x * (1 + 1e-6) + 1e-9 for c, x in zip(cost, limits, strict=True))
-        assert [sum(w[i] for w in plan) for i in range(len(groups))] == [g.count for g in groups]
+        assert [sum(w[i] for w in plan) for i in range(len(groups))] == [g.instances for g in groups]
     in_turn = np.zeros((4, len(groups)), dtype=int)  # Flink's default and Storm's: one after the other
-    tasks = [i for i, g in enumerate(groups) for _ in range(g.count)]
+    tasks = [i for i, g in enumerate(groups) for _ in range(g.instances)]
     for at, i in enumerate(tasks):
         in_turn[at // 8, i] += 1  # slot by slot, a worker full first
     assert costs(groups, plans[0])[0] < costs(groups, tuple(map(tuple, in_turn)))[0]

@@ -181,9 +181,9 @@ def test_minor_changes_may_be_left_out():
 
 def test_spare_instances_are_added_before_rounding_and_do_not_multiply_downstream():
     """The authors' scaling factor: ceil(needed x 1.5) of each operator; demand of those below is that of the load."""
-    assert _play(DS2(spare=0.5), [_snapshot(0, 50, 2)]) == [3]  # 2 are needed
-    assert _play(DS2(spare=0.5), [_snapshot(0, 80, 2)]) == [2]  # 1.25 are: 1.875
-    assert _play(DS2(spare=0.5, boost_above=1.2), [_snapshot(0, 80, 2, offered=100, taken=80)]) == [3]  # 2 x 1.25
+    assert _play(DS2(headroom=0.5), [_snapshot(0, 50, 2)]) == [3]  # 2 are needed
+    assert _play(DS2(headroom=0.5), [_snapshot(0, 80, 2)]) == [2]  # 1.25 are: 1.875
+    assert _play(DS2(headroom=0.5, boost_above=1.2), [_snapshot(0, 80, 2, offered=100, taken=80)]) == [3]  # 2 x 1.25
     topology = Topology.chain("src", "a", "b")
     m = OperatorMetrics(100, 100, 100, 40, 0.9, 0, 1)
     both = Snapshot(
@@ -191,5 +191,5 @@ def test_spare_instances_are_added_before_rounding_and_do_not_multiply_downstrea
         operators={"src": dataclasses.replace(m, true_rate=1000.0), "a": m, "b": m}, source_rates={"src": 100.0},
         throughput=100, latency=None, event_latency=None, lag=0, edge_rates={("src", "a"): 100.0, ("a", "b"): 100.0},
     )  # fmt: skip
-    wanted = DS2(spare=0.4).step(DS2().init(topology), both)[1].deployment.parallelism
+    wanted = DS2(headroom=0.4).step(DS2().init(topology), both)[1].deployment.parallelism
     assert (wanted["a"], wanted["b"]) == (4, 4)  # 2.5 x 1.4 = 3.5 each; not 2.5 x 1.4 x 1.4

@@ -793,7 +793,7 @@ def _runs(
     if not every_s > 0:
         raise ArgumentError(f"available_now={every_s:g}", expected="a time between runs", fix='as in "1 hour"')
 
-    def run_s(rows: float) -> np.ndarray[Any, Any]:
+    def run_s(rows: float) -> Any:
         whole, rest = divmod(rows, limit) if math.isfinite(limit) else (0.0, rows)
         full = whole * model.drawn(limit, slots) if whole else 0.0
         return full + (model.drawn(rest, slots) if rest or not whole else 0.0)
