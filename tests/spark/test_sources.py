@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import re
 import resource
 import time
@@ -18,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspkit.core import DspkitError
+from dspkit.core.files import file_error
 from dspkit.spark import FileSource, KafkaSource, RedisSource, SourceError
 from dspkit.spark.dataflow.state import seal
 from dspkit.spark.metering import Clock, ClockWatch
@@ -250,6 +253,69 @@ def test_a_disk_that_is_full_for_a_moment_does_not_lose_where_the_lines_of_a_fil
     assert sorted(row["line"] for row in _take(source, looked, [0])) == sorted(want)
     places = [(mark.number, *mark.where) for mark in Catalog(tmp_path / "marks", 1).marks(0).marks]
     assert places == sorted(set(places))  # none is there twice
+
+
+def test_a_disk_that_has_room_again_after_a_failed_append_gets_nothing_behind_the_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repair frees room itself: a buffer that was flushed after it left a hole in the marks, for ever."""
+    Catalog.begin(tmp_path / "marks", [["", 0]], 5)
+    catalog, marks = Catalog(tmp_path / "marks", 1), [Mark(10 * i, ["a", 100 * i], i) for i in range(1, 9)]
+    size, limits, cut = catalog.path(0).stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE), os.truncate
+
+    def truncate(file: int, to: int) -> None:
+        cut(file, to)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(os, "truncate", truncate)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
+        with pytest.raises(OSError, match="File too large"):
+            catalog.add({0: marks})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert catalog.path(0).stat().st_size == size
+    assert Catalog(tmp_path / "marks", 1).marks(0).marks == [Mark(0, ["", 0], 5)]
+    catalog.add({0: marks})
+    assert Catalog(tmp_path / "marks", 1).marks(0).marks[1:] == marks
+
+
+@pytest.mark.parametrize("where", ["counts.json", "0.marks", "read"])
+def test_a_disk_that_fails_for_a_moment_is_asked_again_whichever_file_it_refuses(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "logs").mkdir()
+    _, looked = _follow(FileSource(tmp_path / "logs", partitions=1), tmp_path)
+    left, real, counts = [2], source_log.write_atomically, Catalog._counts
+
+    def full(path: Path, fill: Callable[[Path], object], *, overwrite: bool = False) -> Path:
+        left[0] -= path.name == where
+        if path.name == where and left[0] >= 0:
+            raise file_error(path, OSError(errno.ENOSPC, ""))
+        return real(path, fill, overwrite=overwrite)
+
+    def unread(catalog: Catalog) -> list[int | None]:
+        left[0] -= where == "read"
+        if where == "read" and left[0] >= 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return counts(catalog)
+
+    monkeypatch.setattr(source_log, "write_atomically", full)
+    monkeypatch.setattr(Catalog, "_counts", unread)
+    looked._catalog._seen[0].trim_at = 0 if where == "0.marks" else 1 << 20  # its rewriting is the trim
+    told: list[list[int]] = []
+    looked.start(lambda counts: told.append(list(counts)))
+    (tmp_path / "logs" / "a").write_text("x\n" * 7)
+    end = time.monotonic() + 10
+    while told[-1] != [7] and looked.error is None and time.monotonic() < end:
+        time.sleep(0.01)
+    looked.close()
+    assert looked.error is None
+    assert told[-1] == [7]
+    assert left[0] < 2
+    assert caplog.text
+    monkeypatch.undo()
+    assert Catalog(tmp_path / "marks", 1).repair()[0][-1][:2] == (0, ["a", 0])
 
 
 def test_a_file_that_vanishes_during_a_look_loses_nothing_of_the_others(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from ...core import DspkitError
-from ...core.files import write_atomically
+from ...core.files import file_error, write_atomically
 from ...core.typing import Array
 from ..dataflow.exchange import Records
 from ..dataflow.state import seal, synchronise, unseal
@@ -253,6 +253,8 @@ class Catalog:
                 seen.check(p, least or 1)
         except (OSError, ValueError, TypeError, KeyError) as error:
             self._seen[p] = _Seen(trim_at=seen.trim_at)
+            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):  # of the disk, and it may pass
+                raise file_error(self.path(p), error, expected="marks that can be read") from error
             raise SourceError(
                 f"marks that cannot be read ({error})",
                 expected=f"the marks of the job as they were written, in {self.folder}",
@@ -295,12 +297,15 @@ class Catalog:
             known, seen = self.marks(p), self._seen[p]
             newest = known.marks[-len(marks) :]
             missing = [mark for mark in marks if mark not in newest]
-            with self.path(p).open("r+b") as file:
+            with self.path(p).open(
+                "r+b", buffering=0
+            ) as file:  # a buffer would be written after the repair, at its end
                 try:
                     file.truncate(seen.size)  # of what an attempt that failed has left
                     file.seek(seen.size)
-                    file.write(_lines(missing, seen.sum or 0))
-                    file.flush()
+                    rest = _lines(missing, seen.sum or 0)
+                    while rest:  # on a disk that is almost full, a write may take a part
+                        rest = rest[os.write(file.fileno(), rest) :]
                     os.fsync(file.fileno())  # an epoch that reads these records may be committed at once
                 except OSError:
                     with contextlib.suppress(OSError):
@@ -310,7 +315,10 @@ class Catalog:
             self._count(self._added())
 
     def trim(self, p: int, committed: Callable[[], Sequence[int]], place: Callable[[Mark], str]) -> None:
-        """Drop marks of committed records, if they are many; the last mark of each place is kept, and its end."""
+        """Drop marks of committed records, if they are many; the last mark of each place is kept, and its end.
+
+        Where there is no room for the file that takes their place, they stay until they are twice as many.
+        """
         size = self.path(p).stat().st_size
         if size < self._seen[p].trim_at:
             return
@@ -318,7 +326,12 @@ class Catalog:
         needed = bisect_right(known.counts, upto[p]) - 1
         last = set({place(mark): i for i, mark in enumerate(known.marks)}.values())
         kept = [mark for i, mark in enumerate(known.marks) if i >= needed or i in last or i - 1 in last]
-        self._rewrite(p, kept, self._seen[p].added)
+        try:
+            self._rewrite(p, kept, self._seen[p].added)
+        except OSError as error:
+            self._seen[p].trim_at = 2 * size
+            log.warning("the marks of committed records stay, for now: %s", error)
+            return
         self._seen[p] = _Seen(trim_at=max(_TRIMMED, 2 * self.path(p).stat().st_size))
 
     def _rewrite(self, p: int, marks: list[Mark], added: int) -> None:
@@ -471,7 +484,8 @@ class LogTailer:
                 good = time.monotonic()
             except Exception as error:
                 failed = error if isinstance(error, DspkitError) else self._failed(error)
-                if isinstance(error, DspkitError) or time.monotonic() - good > _PATIENCE_S:
+                final = isinstance(error, DspkitError) and not isinstance(error, OSError)  # a disk may have room again
+                if final or time.monotonic() - good > _PATIENCE_S:
                     self.error = failed
                     return
                 log.warning("%s", failed)
