@@ -246,7 +246,6 @@ class CAPS(PolicyKnobs):
     main_knobs: ClassVar[tuple[str, ...]] = ("scaling", "slots_per_node", "limits")
     needs: ClassVar[frozenset[str]] = frozenset({"placement"})
     reference: ClassVar[tuple[str, ...]] = ("wang2025capsys", "kalavri2018ds2")
-    paper_run_s: ClassVar[float] = 600.0
     scaling: str = knob(
         "none", "number of instances: as they are (none), or DS2's, as in CAPSys", choices=("none", "ds2")
     )

@@ -116,7 +116,6 @@ class ContTune(PolicyKnobs):
     main_knobs: ClassVar[tuple[str, ...]] = ("alpha", "scale_in_below", "decision_threshold")
     needs: ClassVar[frozenset[str]] = frozenset({"parallelism"})
     reference: ClassVar[tuple[str, ...]] = ("lian2023conttune", "kalavri2018ds2")
-    paper_run_s: ClassVar[float] = 600.0
     alpha: int = knob(
         3,
         "instances from a parallelism that was seen within which the process is believed",

@@ -483,6 +483,12 @@ def test_a_change_that_ends_after_its_job_was_closed_reserves_no_slots():
     assert nodes.reserved() == before
 
 
+@pytest.fixture
+def no_slots_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs without Spark never close: the slots that they reserve would be taken from live ones."""
+    monkeypatch.setattr(nodes, "_reserved", {})
+
+
 def _changing(rescale: Any) -> tuple[SparkJob, Deployment, Deployment]:
     """Return a job without Spark, the deployment that it runs, and another one that it is asked for."""
     job: Any = object.__new__(SparkJob)
@@ -496,6 +502,7 @@ def _changing(rescale: Any) -> tuple[SparkJob, Deployment, Deployment]:
     return job, before, wanted
 
 
+@pytest.mark.usefixtures("no_slots_taken")
 def test_a_change_that_fails_on_its_way_is_taken_back_and_the_next_one_is_carried_out() -> None:
     """The query died under it: the next epoch would have run what no snapshot said, and the change had no end."""
     asked: list[list[int]] = []
@@ -529,6 +536,7 @@ def test_a_change_that_fails_on_its_way_is_taken_back_and_the_next_one_is_carrie
     assert job.deployment == job._present == other
 
 
+@pytest.mark.usefixtures("no_slots_taken")
 def test_a_worker_that_does_not_end_leaves_the_new_deployment_as_the_present_one() -> None:
     job, _, wanted = _changing(lambda k, timeout_s: True)
     job._workers.terminate = Mock(side_effect=OSError("it does not end"))

@@ -199,8 +199,10 @@ def test_a_live_run_is_begun_with_what_the_view_shows(monkeypatch: pytest.Monkey
     """With a simulator in the place of Spark, which records how it was asked for."""
     asked: list[tuple[apps.App, dict[str, Any]]] = []
 
-    def spark(app: apps.App, *load: Any, parallelism: Any, window_s: float, scale: float, **more: Any) -> Any:
-        asked.append((app, {"load": load, "window_s": window_s, "scale": scale, **more}))
+    def spark(app: apps.App, *load: Any, parallelism: Any, window_s: float, scale: Any, **more: Any) -> Any:
+        more.pop("on_progress", None)
+        factor = scale() if callable(scale) else scale  # a view's can be turned while it runs
+        asked.append((app, {"load": load, "window_s": window_s, "scale": factor, **more}))
         return apps.word_count().simulator(parallelism=parallelism, window_s=window_s)
 
     monkeypatch.setattr(apps.App, "spark", spark)

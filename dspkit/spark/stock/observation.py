@@ -274,7 +274,7 @@ class ProgressReader:
 
     def _reports(self) -> Iterator[Mapping[str, Any]]:
         """Progress as mappings; of classic queries only what is new crosses to Python."""
-        every = self._query.recentProgress if self._java is None else self._news()
+        every = list(self._query.recentProgress) if self._java is None else self._news()
         fresh: list[Any] = []
         newest = self._last
         for i in reversed(range(len(every))):  # each element of a Java array is a call
