@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from ..core import Decision, FrozenMap, PolicyKnobs, Snapshot, Topology, knob
+from ..etp import counting
 from ._managers import freeze_tables, known_nodes
 from ._measurements import arrivals
 from .ds2 import DS2, DS2State
@@ -215,12 +216,14 @@ def tuned(groups: Sequence[TaskGroup], workers: int, slots: int, *, steps: int =
 
 
 class CapsState(NamedTuple):
-    """The input of the last plan: parallelism, nodes, and the compute load of all instances."""
+    """The input of the last plan (parallelism, nodes, and the compute load of all instances), and what it asked for."""
 
     topology: Topology
     parallelism: Mapping[str, int] = FrozenMap()
     nodes: tuple[str, ...] = ()
     load: float = 0.0
+    placement: Mapping[tuple[str, int], str] = FrozenMap()  # wanted: a guard may have withheld it
+    seen: tuple[TaskGroup, ...] = ()  # the last loads that were measured: nothing flows after a source's node failed
     scaling: DS2State | None = None
 
 
@@ -281,19 +284,26 @@ class CAPS(PolicyKnobs):
             scaling, decision = DS2().step(state.scaling, snapshot)
             state, target = state._replace(scaling=scaling), decision.deployment
             why = {"ds2": decision.why}
-        nodes = known_nodes(snapshot)
+        # A node that is down is not measured, but it is in the placement until its instances are moved.
+        nodes = tuple(sorted(snapshot.nodes, key=counting)) or known_nodes(snapshot)
         if not nodes:
             return state, Decision(target, {"rule": "waits: no nodes are known", **why})
         groups = self.groups(topology, snapshot, target.parallelism)
+        if groups is not None:
+            state = state._replace(seen=tuple(groups))
+        elif not set(now.placement.values()) <= set(nodes) and {
+            g.name: g.instances for g in state.seen
+        } == dict(target.parallelism):
+            groups = list(state.seen)
         if groups is None:
             return state, Decision(target, {"rule": "waits: no rates are known", **why})
         load = sum(g.instances * g.compute for g in groups)
-        same = state.parallelism == target.parallelism and state.nodes == nodes
+        same = (state.parallelism, state.nodes, state.placement) == (target.parallelism, nodes, now.placement)
         if same and target == now and abs(load - state.load) <= _LOAD * state.load:
             return state, Decision(now, {"rule": "what it was placed for still holds", **why})
         if sum(g.instances for g in groups) > len(nodes) * self.slots_per_node:
             return state, Decision(target, {"rule": "stays: more instances than slots", **why})
-        state = state._replace(parallelism=target.parallelism, nodes=nodes, load=load)
+        state = state._replace(parallelism=target.parallelism, nodes=nodes, load=load, placement=target.placement)
         alphas, plans = self._plans(groups, len(nodes))
         if not plans:
             return state, Decision(target, {"rule": "stays: no plan within the limits", "alphas": alphas, **why})
@@ -303,9 +313,8 @@ class CAPS(PolicyKnobs):
             return state, Decision(now, {"rule": "what runs is within the limits", **why})
         chosen = _named(topology, plans[0], now.placement, nodes)
         why["compute, state, network"] = tuple(round(c, 6) for c in costs(groups, plans[0]))
-        return state, Decision(
-            on_nodes(topology, target, now.placement, chosen), {"rule": "places by contention", **why}
-        )
+        target = on_nodes(topology, target, now.placement, chosen)
+        return state._replace(placement=target.placement), Decision(target, {"rule": "places by contention", **why})
 
     def groups(self, topology: Topology, snapshot: Snapshot, parallelism: Mapping[str, int]) -> list[TaskGroup] | None:
         """Return the load of each instance in a deployment, or None before it was measured.

@@ -10,7 +10,7 @@ import pytest
 import dspkit
 from dspkit import Deployment, Operator, Plant, Simulator, Topology, workload
 from dspkit.policies.caps import CAPS, TaskGroup, costs, extremes, search, tuned
-from dspkit.simulator import Node, Service
+from dspkit.simulator import Node, NodeDown, Service
 
 PROFILES = Path(__file__).parents[3] / "shared" / "recorded" / "capsys" / "singlequery_8slot"
 measured = pytest.mark.recorded
@@ -134,13 +134,13 @@ HEAVY = Topology(
 )
 
 
-def _job(load=180.0, placement=None):
+def _job(load=180.0, placement=None, heavy=8, faults=()):
     """Two nodes of four cores; four heavy instances, which fill one node if they are put together."""
     plant = Plant(
         {"src": Service(1e-4), "heavy": Service(0.04), "light": Service(0.001), "end": Service(1e-4)},
-        nodes={"n1": Node(4), "n2": Node(4)}, pause_s=1.0,
+        nodes={"n1": Node(4), "n2": Node(4)}, pause_s=1.0, faults=faults,
     )  # fmt: skip
-    deployment = Deployment({"src": 1, "heavy": 8, "light": 2, "end": 1}, placement=placement or {})
+    deployment = Deployment({"src": 1, "heavy": heavy, "light": 2, "end": 1}, placement=placement or {})
     return Simulator(HEAVY, plant, workload.Constant(load), window_s=10.0, deployment=deployment)
 
 
@@ -157,6 +157,41 @@ def test_a_crowded_node_is_relieved_and_the_placement_stays_then():
     assert sum(step.rescaled for step in history) <= 2  # the load that it places for is seen once it is relieved
     stay = [i for i in range(8) if homes[i] == "n1"]
     assert len(stay) == 4  # only those move that must
+
+
+def _fails(source):
+    """Four heavy instances on two nodes of four cores, of which one fails after 50 s for good."""
+    placement = {("heavy", i): f"n{1 + i % 2}" for i in range(4)} | {("light", i): f"n{1 + i % 2}" for i in range(2)}
+    placement |= {("src", 0): source, ("end", 0): "n1"}
+    return _job(40.0, placement, heavy=4, faults=(NodeDown(50.0, 1e4, node="n2"),))
+
+
+@pytest.mark.parametrize("source", ["n1", "n2"])  # on the node that fails: nothing flows, and no rate is measured
+def test_a_node_that_is_down_is_left(source):
+    history = dspkit.run(CAPS(), _fails(source), steps=15)
+    after = history[-1].snapshot
+    assert set(after.deployment.placement.values()) == {"n1"}
+    assert after.throughput == pytest.approx(40, rel=0.02)
+
+
+def test_a_placement_that_was_withheld_is_asked_for_until_it_runs():
+    crowded = {("heavy", i): "n1" for i in range(8)} | {("light", i): "n2" for i in range(2)}
+    crowded |= {("src", 0): "n2", ("end", 0): "n2"}
+    policy, job = CAPS(), _job(placement=crowded)
+    state = policy.init(HEAVY)
+    for _ in range(3):  # a guard lets nothing through
+        state, decision = policy.step(state, job.observe())
+        assert decision.deployment.placement != crowded
+        assert decision.why["rule"] == "places by contention"
+    job.deploy(decision.deployment)
+    state, decision = policy.step(state, job.observe())  # which measures the whole load for the first time
+    job.deploy(decision.deployment)
+    rules = []
+    for _ in range(3):
+        state, decision = policy.step(state, job.observe())
+        rules.append(decision.why["rule"])
+        assert decision.deployment == job.deployment
+    assert rules[1:] == ["what it was placed for still holds"] * 2
 
 
 def test_with_ds2_it_scales_and_places():
