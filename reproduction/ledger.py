@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 HERE = page.HERE / "ledger"
 PAGE = page.PAGE.with_name("ledger.md")
+TIMES = re.compile(r"#(speed_up|seconds|optimum_s)\b")  # columns with times of solvers, or ratios of them
 README = page.PAGE.parents[1] / "README.md"
 PAPERS = {
     "autrascale": "AuTraScale", "fission": "Self-adaptive graph with fission", "stela": "Stela", "elysium": "ELYSIUM",
@@ -180,7 +181,9 @@ def _data(section: str) -> dict[str, Any]:
 
 
 def basis(key: str) -> str:
-    """Return what the sections say about the parts of an expression: the first that says anything."""
+    """Return what an expression is based on: times of solvers, or the first that the sections say about its parts."""
+    if TIMES.search(key):
+        return "timing"
     for section, part, filters, column, _ in PATH.findall(key):
         name = f"{part.strip()}[{filters}]#{column}"
         for pattern, told in page.section(section).basis.items():

@@ -46,7 +46,7 @@ NO_SCALER = {  # what policies that do not promise to keep up say instead
     "rebalance": "waits for a request",
 }
 
-PLACERS = {"distributed_storm", "traffic_aware", "odp", "caps"}  # they decide where instances run, not how many there are
+PLACERS = {"distributed_storm", "traffic_aware", "odp", "caps"}  # they decide where instances run, not how many
 
 
 Recording = tuple[History, frozenset[str], set[str]]  # run, what its backend can change, operators that are too slow
