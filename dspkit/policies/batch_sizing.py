@@ -2,7 +2,7 @@
 
 | symbol | paper | here |
 |---|---|---|
-| $x$ | batch interval | `settings["trigger_s"]`, or the length of a batch if that is longer |
+| $x$ | batch interval | `settings["trigger_s"]`, or the length of a batch where no interval is set |
 | $\\omega(x)$ | processing time of a batch of interval x | mean latency inside a micro-batch job |
 | $\\rho$ | slack of the condition line $\\omega = \\rho x$ | `slack` |
 | $r$ | reduction for superlinear workloads | `reduction` |
@@ -88,7 +88,7 @@ class BatchSizing(PolicyKnobs):
             return state, Decision(deployment, {"rule": "no batch ended"})
         took = snapshot.latency.mean
         trigger = float(deployment.settings.get("trigger_s", 0.0))
-        x = max(trigger, took)
+        x = trigger or took  # a batch may take longer than its interval: that is what a reduction answers
         other = state.now is not None and abs(x - state.now[0]) > self.tolerance * x
         state = BatchSizingState((x, took), state.now if other else state.before)
         wanted = next_interval((x, took), state.before, self.slack, self.reduction)

@@ -39,6 +39,19 @@ def test_where_time_grows_faster_than_the_interval_both_too_long_it_is_reduced()
     assert found[-1] < 0.7
 
 
+def test_a_policy_whose_batches_overrun_reduces_the_interval_where_time_grows_faster():
+    """x^2 again, through `step`: 3 takes 9, 9 / 0.7 takes 165; then a quarter off the smaller, to below 0.7."""
+    policy, trigger, found = BatchSizing(longest_s=3600.0), 3.0, []
+    state = policy.init(CHAIN)
+    for i in range(12):
+        state, decision = policy.step(state, snapshot(10.0 * i, trigger**2, trigger_s=trigger))
+        trigger = decision.deployment.settings["trigger_s"]
+        found.append(trigger)
+    assert found[0] == pytest.approx(9 / 0.7, abs=1e-3)
+    assert found[1] == pytest.approx(0.75 * 3.0)
+    assert found[-1] < 0.7
+
+
 def snapshot(t: float, took: float | None, execution: str = "micro-batch", **settings: float) -> Snapshot:
     metrics = {n: OperatorMetrics(100, 100, 100, 500, 0.2, 0, 1) for n in CHAIN.order}
     latency = None if took is None else Latency(took, took, took, took)

@@ -7,9 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -315,6 +317,47 @@ def test_a_job_whose_java_was_killed_says_so_and_the_next_one_starts_anew(capfd:
         end = time.monotonic() + 120
         while not job.observe().throughput > 0:
             assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("case", ["no more threads", "ended by itself", "of another process"])
+def test_spark_is_stopped_as_the_interpreter_ends_and_only_a_kill_is_called_one(
+    case: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python 3.12 starts no thread as it ends: the alarm's error had left Spark running, and hidden itself."""
+    from pyspark import SparkContext
+
+    def refuse(timer: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    def stop() -> None:
+        stopped.append("spark")
+        if case != "no more threads":
+            time.sleep(0.3)
+            raise ConnectionError("no answer")
+
+    stopped: list[str] = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:  # ends with its input, as Java does
+        if case == "no more threads":
+            monkeypatch.setattr(threading.Timer, "start", refuse)
+        else:
+            monkeypatch.setattr(session, "_STOP_S", 0.05)
+        if case == "ended by itself":
+            process.communicate()
+        gateway = SimpleNamespace(shutdown=lambda: stopped.append("gateway"))
+        if case != "of another process":
+            gateway.proc = process
+        monkeypatch.setattr(SparkContext, "_gateway", gateway)
+        monkeypatch.setattr(SparkContext, "_jvm", None)
+        monkeypatch.setattr(session, "running_session", lambda: None)
+        session.stop(SimpleNamespace(stop=stop))
+        assert SparkContext._gateway is None
+        if case == "no more threads":
+            assert stopped == ["spark", "gateway"]
+            assert process.poll() == 0
+            assert not caplog.text
+        else:
+            assert "has not stopped" in caplog.text
+            assert "killed" not in caplog.text
 
 
 @pytest.mark.spark

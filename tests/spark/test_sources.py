@@ -493,3 +493,23 @@ def test_a_clock_that_is_set_back_makes_no_line_of_a_file_late(tmp_path: Path) -
     (tmp_path / "logs" / "b").write_text("two\n")
     looked._look()
     assert source._open()[1].marks(0).marks[-1].micros == ahead
+
+
+def test_how_far_a_log_is_filled_is_said_without_waiting_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dspkit.spark.runtime.foreach_batch import LogReader, PlainEngine
+
+    (tmp_path / "dspkit").mkdir()
+    waited: list[int] = []
+    monkeypatch.setattr(os, "fsync", waited.append)
+    engine = PlainEngine(None, SimpleNamespace(folder=tmp_path))
+    reader = LogReader({"filled": str(engine._filled(1)), "partitions": 2, "most": 100})
+    assert reader.latestOffset() == {"next": [0, 0]}
+    for counts in ([3, 4], [5, 4], [5, 4], [60, 4]):
+        engine.filled(1, counts)
+        assert reader.latestOffset() == {"next": [min(50, counts[0]), 4]}
+    assert not waited
+    assert [path.name for path in (tmp_path / "dspkit").iterdir()] == ["filled-1.json"]
+    engine._filled(1).write_bytes(bytes(7))  # as a power cut may leave it
+    assert reader.latestOffset() == {"next": [0, 0]}

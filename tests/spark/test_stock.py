@@ -329,11 +329,23 @@ def test_waiting_files_are_counted_against_the_checkpoint(tmp_path):
         ]
         (log / str(batch)).write_text("v1\n" + "\n".join(lines))
     counted = FilesWaiting(inbox, log, every_s=0.0)
-    assert counted.records(400) == 6 * 100
+    assert counted.records([(0, 300), (1, 100)]) == 6 * 100
     assert counted.per_batch == {0: 2, 1: 2}
+    counted._due = 0.0
+    assert counted.records([(1, 100), (7, 5000)]) == 6 * 50, "of a query that has long run, only what was seen counts"
+    counted._due = 0.0
+    assert counted.records([]) is None
     seldom = FilesWaiting(inbox, log, every_s=60.0)
-    assert seldom.records(400) == 6 * 100
-    assert seldom.records(800) is None, "a former count says nothing about the present"
+    assert seldom.records([(1, 200)]) == 6 * 100
+    assert seldom.records([(1, 400)]) is None, "a former count says nothing about the present"
+    compacted = log / "2.compact"  # of all batches so far, of which Spark deletes the parts
+    own = {"path": "file:///in/4.json", "timestamp": 1, "batchId": 2}
+    lines = [line for part in ("0", "1") for line in (log / part).read_text().splitlines()[1:]]
+    compacted.write_text("\n".join(["v1", *lines, json.dumps(own)]))
+    (log / "0").unlink()
+    fresh = FilesWaiting(inbox, log, every_s=0.0)
+    assert fresh.records([(0, 20), (2, 70)]) == 5 * 30
+    assert fresh.per_batch == {0: 2, 1: 2, 2: 1}
 
 
 def test_files_of_one_name_in_several_folders_are_several(tmp_path):
@@ -344,9 +356,9 @@ def test_files_of_one_name_in_several_folders_are_several(tmp_path):
         (inbox / day / "part-0.json").write_text("")
     read = {"path": f"file://{tmp_path}/in/day=2%20x/part-0.json", "timestamp": 1, "batchId": 0}
     (log / "0").write_text("v1\n" + json.dumps(read))
-    assert FilesWaiting(inbox, log).records(50) == 50
+    assert FilesWaiting(inbox, log).records([(0, 50)]) == 50
     (inbox / "day=2 x" / "part-1.json").write_text("")
-    assert FilesWaiting(inbox, log).records(50) == 100
+    assert FilesWaiting(inbox, log).records([(0, 50)]) == 100
 
 
 class Node:

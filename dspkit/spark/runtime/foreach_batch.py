@@ -7,6 +7,7 @@ rescale waits for the present batch only. Real-time mode is not possible.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from ...core.files import write_atomically
 from ..dataflow import state
 from ..dataflow.exchange import WIRE, Row
 from ..sources.log import LogSource
@@ -109,9 +109,14 @@ class PlainEngine:
         return self._line.folder / "dspkit" / f"filled-{operator}.json"
 
     def filled(self, operator: int, counts: Sequence[int]) -> None:
-        """Write how many records each partition of a log has by now, for the process that plans offsets."""
+        """Write how many records each partition of a log has by now, for the process that plans offsets.
+
+        That is up to fifty times a second, and the file need not outlive the machine: the disk is not waited for.
+        """
         if (counts := list(counts)) != self._filled_counts.get(operator):
-            write_atomically(self._filled(operator), lambda path: path.write_text(json.dumps(counts)), overwrite=True)
+            fresh = self._filled(operator).with_suffix(".new")
+            fresh.write_text(json.dumps(counts), encoding="utf-8")
+            os.replace(fresh, self._filled(operator))
             self._filled_counts[operator] = counts
 
     def alive(self) -> bool:
@@ -180,7 +185,7 @@ class LogReader(DataSourceStreamReader):
         if "filled" in self._description:
             try:
                 return list(json.loads(Path(self._description["filled"]).read_text()))
-            except FileNotFoundError:  # the driver has not looked at the log yet
+            except (FileNotFoundError, ValueError):  # the driver has not looked yet, since a power cut perhaps
                 return [0] * parts
         seconds = max(0.0, time.time() - self._description["zero"] * 1e-6)
         there = int(np.interp(seconds, self._times, self._counts))

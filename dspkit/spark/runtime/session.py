@@ -306,8 +306,15 @@ def stop(spark: Any) -> None:
 
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
+    killed = threading.Event()
+
+    def kill() -> None:
+        if process is not None and process.poll() is None:
+            process.kill()
+            killed.set()
+
     try:
-        with alarm(_STOP_S, lambda: process is not None and process.kill()) as late:
+        with alarm(_STOP_S, kill) as late:
             running_session()  # clears a session whose Java was killed
             if ended := gateway is None or SparkContext._gateway is None:
                 _end_log()
@@ -318,9 +325,10 @@ def stop(spark: Any) -> None:
         if not late.is_set():
             raise
     if late.is_set():
-        log.warning("Spark has not stopped within %g s: its Java was killed; %s", _STOP_S, log_advice())
         if process is not None:
             process.wait(20)
+        how = "its Java was killed" if killed.is_set() else "its Java had ended, or is not this process's to end"
+        log.warning("Spark has not stopped within %g s: %s; %s", _STOP_S, how, log_advice())
         running_session()  # clears what is known of it
     elif ended:
         return
@@ -338,6 +346,8 @@ def stop(spark: Any) -> None:
 @contextlib.contextmanager
 def alarm(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event]:
     """Do something after so many seconds, unless the block has ended by then; the event says whether it was done.
+
+    Where the interpreter is ending, and starts no more threads (Python 3.12), the block has no such limit.
 
     Parameters
     ----------
@@ -362,7 +372,8 @@ def alarm(seconds: float, act: Callable[[], object]) -> Iterator[threading.Event
 
     timer = threading.Timer(seconds, ring)
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):
+        timer.start()
     try:
         yield late
     finally:

@@ -369,7 +369,6 @@ class AttachedQuery(Observed, BackendBase):
         self._topology: Topology | None = None
         self._batches: deque[MicroBatch] = deque(maxlen=_KEPT)
         self._lags: deque[tuple[float, float]] = deque(maxlen=_KEPT)
-        self._rows = 0.0
         self._ended = self._trouble = ""
         self._pending: list[QueryChange] = []
         self.changes: list[QueryChange] = []
@@ -507,7 +506,6 @@ class AttachedQuery(Observed, BackendBase):
                     self._changer.probe()
                     self._files = self._files_waiting()
                 self._batches.append(batch)
-                self._rows += batch.rows or 0
             self._note_lag(fresh)
             self._account("progress", began)
             if stages and self._store is not None and not self._ended:
@@ -556,7 +554,7 @@ class AttachedQuery(Observed, BackendBase):
             self._lags.append((now, float(self._waiting())))
         elif self._files is not None:
             with contextlib.suppress(OSError, ValueError, KeyError):
-                waiting = self._files.records(self._rows)
+                waiting = self._files.records((b.number, b.rows or 0.0) for b in self._batches)
                 if waiting is not None:
                     self._lags.append((now, waiting))
         else:

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -422,7 +423,7 @@ class FilesWaiting:
     """The records that wait in a folder for a file source, which reports no lag.
 
     The files of the folder are counted against those that the checkpoint lists as read, every few seconds at most. A
-    file counts as many records as those read so far had on average.
+    file counts as many records as those of the batches seen so far had on average.
 
     Parameters
     ----------
@@ -435,7 +436,7 @@ class FilesWaiting:
 
     Examples
     --------
-    >>> FilesWaiting(Path("inbox"), Path("checkpoint/sources/0")).records(1000)  # doctest: +SKIP
+    >>> FilesWaiting(Path("inbox"), Path("checkpoint/sources/0")).records([(0, 1000)])  # doctest: +SKIP
     """
 
     def __init__(self, folder: Path, log: Path, every_s: float = 1.0):
@@ -445,8 +446,8 @@ class FilesWaiting:
         self._due, self._waiting = -math.inf, 0
         self.per_batch: dict[int, int] = {}  # files by number of the batch
 
-    def records(self, rows: float) -> float | None:
-        """Return the records that wait, if `rows` were read from all files so far.
+    def records(self, seen: Iterable[tuple[int, float]]) -> float | None:
+        """Return the records that wait, by the numbers of the batches seen and the rows of each.
 
         None while that is not known, and until the next count is due.
         """
@@ -456,18 +457,21 @@ class FilesWaiting:
         self._count()
         took = time.monotonic() - began
         self._due = began + took + max(self._every_s, _REST * took)  # a folder of many files is counted less often
-        return self._waiting * rows / len(self._read) if self._read else None
+        known = [(self.per_batch[number], rows) for number, rows in seen if number in self.per_batch]
+        files = sum(count for count, _ in known)
+        return self._waiting * sum(rows for _, rows in known) / files if files else None
 
     def _count(self) -> None:
         for part in self._log.iterdir():
             if part.name in self._parts or part.name.startswith("."):
                 continue
             lines = part.read_text("utf-8", "replace").splitlines()[1:]
-            files = {self._name(json.loads(line)["path"]) for line in lines if line.strip()}
-            if part.name.isdecimal():
-                self.per_batch[int(part.name)] = len(files)
+            told = [json.loads(line) for line in lines if line.strip()]
+            # a compacted part lists the files of all batches before it, whose own parts Spark deletes
+            own = int(part.name.partition(".")[0]) if part.name[:1].isdecimal() else -1
+            self.per_batch |= Counter(int(file.get("batchId", own)) for file in told)
             self._parts.add(part.name)
-            self._read |= files
+            self._read |= {self._name(file["path"]) for file in told}
         self._waiting = sum(name not in self._read for name in self._names())
 
     def _name(self, uri: str) -> str:
