@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -411,11 +412,11 @@ def _reading(
     return reading
 
 
-_SAMPLE = 400  # rows that a guess looks at
+_SAMPLE, _EACH, _READ = 400, 40, 20_000  # rows that a guess looks at: in all, or of each operator among the first ones
 _MANY = 10  # values of an operator that only grow, for a counter
 # The first pattern that a column's name has, by quantity; words of Flink, Spark, Storm and of tables made by hand.
 _NAMES = {
-    "t": r"^(t|ts|time|timestamp|date|datetime|at|window_?end|end)$|timestamp",
+    "t": r"^(t|ts|time|date|datetime|at|window_?end|end)([_\W]+[mun]?s\W?|_?\W?(sec|mil|mic|nano)\w*\W?)?$|timestamp",
     "operator": r"^(operator|task|vertex|stage|component|bolt|node|name|step)(_?name)?$",
     "parallelism": r"parallelism|sub_?tasks|instances|replicas|executors|threads",
     "input_rate": r"records?_?in|in_?rate|input|received|consumed|numrecordsin",
@@ -435,6 +436,15 @@ _SPELLED = (  # units that a name spells out
     (r"per_?ms$", "records/ms"),
     (r"per_?s|_rate$|^rate_|persecond", "records/s"),
     (r"percent|pct|%", "percent"),
+)
+_SPELLED_CLOCKS = tuple(
+    (rf"(?:{long}|[^a-z0-9]{unit_})[)\]]?$", unit_)
+    for unit_, long in (
+        ("ms", "milli(?:s|seconds?)"),
+        ("us", "micro(?:s|seconds?)"),
+        ("ns", "nano(?:s|seconds?)"),
+        ("s", "sec(?:s|onds?)?"),  # after the others, whose names end like it
+    )
 )
 
 
@@ -480,10 +490,28 @@ def peek(data: str | Path | pd.DataFrame, rows: int = 5, *, limits: Limits = LIM
     >>> peek(pd.DataFrame({"task": ["read", "work"], "busy": [0.5, 0.7]}), rows=1)
     [{'task': 'read', 'busy': 0.5}]
     """
-    columns = _header(data, limits)
-    names = {f"{i} {column}": column for i, column in enumerate(columns)}
-    found = islice(read_rows(data, names, set(), limits), rows)
-    return [{names[name]: value for name, value in row.items()} for _, row in found]
+    return list(islice(_whole_rows(data, limits), rows))
+
+
+def _whole_rows(data: Any, limits: Limits) -> Iterator[dict[str, Any]]:
+    """Yield rows by column."""
+    names = {f"{i} {column}": column for i, column in enumerate(_header(data, limits))}
+    for _, row in read_rows(data, names, set(), limits):
+        yield {names[name]: value for name, value in row.items()}
+
+
+def _sample(data: Any, operator: str | None, limits: Limits) -> list[dict[str, Any]]:
+    """Return rows of each operator, also of many and of a table that is sorted by them."""
+    if operator is None:
+        return list(islice(_whole_rows(data, limits), _SAMPLE))
+    count: Counter[str] = Counter()
+    sample = []
+    for row in islice(_whole_rows(data, limits), min(_READ, limits.readings)):
+        by = str(row.get(operator))
+        count[by] += 1
+        if count[by] <= _EACH:
+            sample.append(row)
+    return sample
 
 
 def _header(data: Any, limits: Limits) -> list[str]:
@@ -534,35 +562,42 @@ def guess_columns(data: str | Path | pd.DataFrame, *, limits: Limits = LIMITS) -
     >>> found["t"].unit, found["utilisation"].unit, found["utilisation"].reason
     ('ms', 'percent', "called 'busy'; values up to 42")
     """
-    sample = peek(data, _SAMPLE, limits=limits)
-    columns = list(sample[0]) if sample else _header(data, limits)
-    found: dict[str, Guess] = {}
+    columns = _header(data, limits)
+    named: dict[str, str] = {}
     for quantity, pattern in _NAMES.items():
-        taken = {guess.column for guess in found.values()}
-        fits = [c for c in columns if c not in taken and re.search(pattern, c.lower().replace(" ", "_"))]
-        exact = [c for c in fits if c == quantity]
+        left = [c for c in columns if c not in named.values()]
+        fits = [c for c in left if re.search(pattern, c.lower().replace(" ", "_"))]
         if fits:
-            column = (exact or fits)[0]
-            unit_, seen = _guess_unit(quantity, column, sample, found.get("operator"))
-            found[quantity] = Guess(column, unit_, "; ".join(filter(None, (f"called {column!r}", seen))))
+            named[quantity] = next((c for c in fits if c == quantity), fits[0])
+    operator = named.get("operator")
+    sample = _sample(data, operator, limits)
+    found: dict[str, Guess] = {}
+    for quantity, column in named.items():
+        unit_, seen = _guess_unit(quantity, column, sample, operator)
+        found[quantity] = Guess(column, unit_, "; ".join(filter(None, (f"called {column!r}", seen))))
     return found
 
 
 def _guess_unit(
-    quantity: str, column: str, sample: list[dict[str, Any]], operator: Guess | None
+    quantity: str, column: str, sample: list[dict[str, Any]], operator: str | None
 ) -> tuple[str | None, str]:
     """Return the unit that the name spells out or the values suggest, and what was seen of it."""
-    groups: dict[Any, list[float]] = {}
+    groups: dict[str, list[float]] = {}
     for row in sample:
         with suppress(Unusable):
-            by = row.get(operator.column) if operator else None
-            groups.setdefault(by, []).append(number(row.get(column), text=True, signed=True))
+            value = number(row.get(column), text=True, signed=True)
+            groups.setdefault(str(row.get(operator)) if operator else "", []).append(value)
     values = [value for each in groups.values() for value in each]
     top = max(values, default=0.0)
     seen = f"values up to {top:.6g}" if values else ""
     if quantity == "t":
-        unit_ = next((u for u, low in (("ns", 1e17), ("us", 1e14), ("ms", BEYOND_S)) if top > low), "s")
-        return (unit_, seen) if values else (None, "dates")
+        if not values:
+            return None, "dates"
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower()
+        spelled = next((u for pattern, u in _SPELLED_CLOCKS if re.search(pattern, name)), None)
+        if spelled is not None and top * _CLOCKS[spelled] < BEYOND_S:
+            return spelled, "the name says the unit"
+        return next((u for u, low in (("ns", 1e17), ("us", 1e14), ("ms", BEYOND_S)) if top > low), "s"), seen
     kind = QUANTITIES.get(quantity)
     if kind not in ("rate", "share", "cores"):
         return None, ""
@@ -571,12 +606,13 @@ def _guess_unit(
         if spelled is not None:
             unit(quantity, spelled)
             return spelled, "the name says the unit"
-    several = [each for each in groups.values() if len(each) >= _MANY]  # a rate may rise for a while
-    grows = bool(several) and all(each[-1] > each[0] and all(a <= b for a, b in pairwise(each)) for each in several)
+    # A rate may rise for a while, and the counter of an operator that does nothing stays the same.
+    several = [each for each in groups.values() if len(each) >= _MANY and min(each) < max(each)]
+    grows = bool(several) and all(a <= b for each in several for a, b in pairwise(each))
     if kind == "rate":
         return ("counter", "it only grows") if grows else ("records/s", seen)
     if grows and top > 1000:
         return "counter ms", "it only grows"
     if kind == "share":
         return ("share" if top <= 1.2 else "percent" if top <= 120 else "ms/s"), seen
-    return ("cores" if top <= 64 else "percent"), seen
+    return ("percent", seen) if top > 64 else ("cores", f"{seen}; uncertain, they may be percent")

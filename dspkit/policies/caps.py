@@ -291,10 +291,10 @@ class CAPS(PolicyKnobs):
         groups = self.groups(topology, snapshot, target.parallelism)
         if groups is not None:
             state = state._replace(seen=tuple(groups))
-        elif not set(now.placement.values()) <= set(nodes) and {
-            g.name: g.instances for g in state.seen
-        } == dict(target.parallelism):
-            groups = list(state.seen)
+        else:
+            lost = not set(now.placement.values()) <= set(nodes)
+            if lost and all(target.parallelism[g.name] == g.instances for g in state.seen):
+                groups = list(state.seen) or None
         if groups is None:
             return state, Decision(target, {"rule": "waits: no rates are known", **why})
         load = sum(g.instances * g.compute for g in groups)

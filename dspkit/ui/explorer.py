@@ -599,9 +599,20 @@ class Explorer(Live):
         made.turn(replace(self.settings, **{name: getattr(former.first, name) for name in kept}))
         self._launch(made, f"{self._label(self.settings)}, from t = {at:g} s of {number}")
 
-    def start(self) -> None:
-        self._rival = self._overlay = ""
-        super().start()
+    def stop(self) -> None:
+        with self._lock:
+            self._rival = ""  # the second of two runs does not begin
+        super().stop()
+
+    def _launch(self, run: Run, label: str = "", overlay: str = "") -> None:
+        with self._lock:
+            self._rival, self._overlay = "", overlay
+        super()._launch(run, label)
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._rival = self._overlay = ""
+        super()._forget()
 
     def duel(self, duel: Duel) -> None:
         """Run the first policy under the load, then the second, and compare them; as the buttons do.
@@ -633,8 +644,9 @@ class Explorer(Live):
         self.view.scale.value = 1.0
         first, second = duel.policies
         self._use_policy(self._makers[first]())
-        self.start()
-        self._rival = second
+        with self._lock:  # a short run is not over before its rival is known
+            self.start()
+            self._rival = second
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the run is over, and the one that follows it; return whether they are."""
@@ -653,8 +665,7 @@ class Explorer(Live):
             if self._rival and run.error is None and not run.stopping:
                 (first, *_), rival = [name for name, (each, _) in self._runs.items() if each is run], self._rival
                 self._use_policy(self._makers[rival]())
-                self._rival, self._overlay = "", first
-                self._launch(self._new_run())
+                self._launch(self._new_run(), overlay=first)
             elif self._overlay in self._runs and run.history and (other := self._runs[self._overlay][0]).history:
                 self.view.cockpit.summary = " ".join(
                     f"{each.settings.policy.name}: {plots.tell(each.history, self.settings.target_latency_s)}"

@@ -5,8 +5,10 @@ What a form guesses is shown with the reason, and nothing is read before a perso
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from keyword import iskeyword
@@ -46,7 +48,8 @@ _SAID = {
     "window_s": "length of the window",
 }
 _CLOCKS = ("s", "ms", "us", "ns")
-_ARROW = re.compile(r"\s*(?:->|→|>)\s*")
+_NAME = re.compile(r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<bare>[^\s">→][^>→]*?))\s*(?P<arrow>->|→|>|\Z)')
+_NAMED = 10_000  # rows that are read for the names of operators
 _WIDE = {"description_width": "110px"}
 _ROW = {"width": "470px", "max_width": "100%"}
 
@@ -57,26 +60,47 @@ def read_graph(text: str) -> Topology:
     Parameters
     ----------
     text : str
-        The chains; an operator may be in several.
+        The chains; an operator may be in several. A name with an arrow in it is in double quotes.
 
     Examples
     --------
     >>> read_graph("read > parse > store\\nparse > sessions > store").edges
     (('read', 'parse'), ('parse', 'store'), ('parse', 'sessions'), ('sessions', 'store'))
+    >>> read_graph('"Source: read -> parse" > store').order
+    ('Source: read -> parse', 'store')
     """
     names: dict[str, None] = {}
     edges: dict[tuple[str, str], None] = {}
     for line in text.splitlines():
-        chain = _ARROW.split(line.strip()) if line.strip() else []
-        if not all(chain):
-            raise TopologyError(
-                f"the line {line.strip()!r:.80}", expected="names with > in between", fix="as in read > parse > store"
-            )
+        chain = _chain(line) if line.strip() else []
         names |= dict.fromkeys(chain)
         edges |= dict.fromkeys(zip(chain, chain[1:], strict=False))
     if not names:
         raise TopologyError("no operators", expected="at least one line", fix="as in read > parse > store")
     return Topology(tuple(map(Operator, names)), tuple(edges))
+
+
+def _chain(line: str) -> list[str]:
+    """Return the names in a line."""
+    chain, at, arrow = [], 0, ">"
+    with suppress(ValueError):  # of an invalid escape in quotes
+        while arrow and (found := _NAME.match(line, at)):
+            chain.append(found["bare"] or json.loads(found["quoted"]))
+            at, arrow = found.end(), found["arrow"]
+        if not arrow and all(chain):
+            return chain
+    raise TopologyError(
+        f"the line {line.strip()!r:.80}",
+        expected="names with > in between, those with an arrow of their own in double quotes",
+        fix="as in read > parse > store",
+    )
+
+
+def _written(name: str) -> str:
+    """Return a name as it is in a graph."""
+    if name == name.strip() and name.splitlines() == [name] and not re.search('[>→"]', name):
+        return name
+    return json.dumps(name, ensure_ascii=name.splitlines() != [name])
 
 
 def written_graph(topology: Topology) -> str:
@@ -99,8 +123,8 @@ def written_graph(topology: Topology) -> str:
         while following := next((edge for edge in left if edge[0] == chain[-1]), None):
             left.remove(following)
             chain.append(following[1])
-        lines.append(" > ".join(chain))
-    alone = [name for name in topology.order if not any(name in edge for edge in topology.edges)]
+        lines.append(" > ".join(map(_written, chain)))
+    alone = [_written(name) for name in topology.order if not any(name in edge for edge in topology.edges)]
     return "\n".join([*lines, *alone])
 
 
@@ -131,7 +155,7 @@ class OwnData:
     """
 
     def __init__(self, path: str | Path = "", *, graph: str = ""):
-        self._errors, self._guesses, self._opening = Errors(), dict[str, Guess](), ""
+        self._errors, self._guesses, self._opening, self._opened = Errors(), dict[str, Guess](), "", ""
         self.history: History | None = None
         self.loader: Table | None = None
         guard = self._errors.guard
@@ -277,6 +301,7 @@ class OwnData:
             return
         rows = peek(path)
         self._guesses = guess_columns(path)
+        former, self._opened = self._opened, path
         self._opening = path
         self.path.value = path
         self._opening = ""
@@ -290,23 +315,33 @@ class OwnData:
             guess = self._guesses.get(quantity)
             pick.options = [NOT_THERE, *there]
             pick.value = guess.column if guess is not None and guess.column in there else NOT_THERE
-            if guess is not None and guess.unit in self.units[quantity].options:
-                self.units[quantity].value = guess.unit
+            unit = self.units[quantity]
+            unit.value = guess.unit if guess is not None and guess.unit in unit.options else unit.options[0]
             self._show_why(quantity)
         self._form.layout.display = None
-        self._suggest(path)
+        self._suggest(path, another=former not in ("", path))
 
-    def _suggest(self, path: str) -> None:
-        """Name the operators of the table, and write them down as a chain where there is no graph yet."""
+    def _suggest(self, path: str, another: bool) -> None:
+        """Name the operators of the table, and write them down as a chain where there is no graph yet.
+
+        The graph of another table stays if this one has its operators, as on the next day of the same job.
+        """
         column = self.columns["operator"].value
         names: dict[str, None] = {}
         if column != NOT_THERE:
-            names = dict.fromkeys(str(row[column]) for row in peek(path, 400) if row.get(column))
+            names = dict.fromkeys(str(row[column]) for row in peek(path, _NAMED) if row.get(column))
+        if another and not self._fits(names):
+            self.graph.value = ""
         said = f"Operators of the table: {', '.join(names)}. " if names else ""
         if names and not self.graph.value.strip():
-            self.graph.value = " > ".join(names)
+            self.graph.value = " > ".join(map(_written, names))
             said += "The chain above is only their order in the table: correct it."
         self._hint.value = f"<small>{escape(said)}</small>"
+
+    def _fits(self, names: Mapping[str, None]) -> bool:
+        with suppress(TopologyError):
+            return set(read_graph(self.graph.value).order) <= set(names)
+        return False
 
     def _uploaded(self, change: Any) -> None:
         """Keep an uploaded file where runs and reports are kept, so that the code can read it again."""
@@ -427,7 +462,7 @@ def _table(rows: Sequence[Mapping[str, Any]], caption: str) -> str:
 
 
 def _selectivity(sends: float) -> str:
-    return "" if sends == 1 else f", selectivity={sends:g}"
+    return "" if sends == 1 else f", selectivity={sends!r}"
 
 
 def _lines(brackets: str, items: Sequence[str]) -> str:
@@ -435,6 +470,10 @@ def _lines(brackets: str, items: Sequence[str]) -> str:
     return f"{brackets[0]}\n{''.join(f'    {item},' + chr(10) for item in items)}{brackets[1]}"
 
 
+_TAKEN = frozenset(
+    {"Operator", "Plant", "Service", "Topology", "apps", "costs", "edges", "graph", "history", "load", "operators"}
+    | {"run", "target_latency_s", "workload"}
+)  # names in the code of an application
 _LOADS: Mapping[str, Callable[[float, float], Workload]] = {
     "one step": lambda low, high: Jump(low, high, 300.0),
     "constant": lambda low, high: Constant(high),
@@ -573,6 +612,10 @@ class OwnApp:
             raise ArgumentError(
                 f"the name {name!r:.80}", expected="a name in Python: letters, digits and _", fix="as in my_job"
             )
+        if name in _TAKEN:
+            raise ArgumentError(
+                f"the name {name!r}", expected="one that the printed code does not use itself", fix=f"as in {name}_job"
+            )
         if high < low or not high:
             raise ArgumentError(
                 f"a load from {low:g} to {high:g} records/s", expected="from the lower to the higher", fix="swap them"
@@ -615,7 +658,7 @@ class OwnApp:
             for o in app.topology.operators
         ]
         services = [
-            f"{name!r}: Service({costs.milliseconds.value / 1000:g}{_selectivity(costs.sends.value)})"
+            f"{name!r}: Service({costs.milliseconds.value / 1000!r}{_selectivity(costs.sends.value)})"
             for name, costs in self.costs.items()
         ]
         assert isinstance(app.workload, Workload)
@@ -627,7 +670,7 @@ class OwnApp:
             f"costs = {_lines('{}', services)}  # seconds per record\n"
             f"load = {load_code(app.workload)}\n"
             "graph = Topology(operators, edges)\n"
-            f"target_latency_s = {app.target_latency_s:g}\n"
+            f"target_latency_s = {app.target_latency_s!r}\n"
             f"{app.name} = apps.App({app.name!r}, graph, Plant(costs), load, target_latency_s)\n"
             f"history = run('ds2', {app.name}, steps=60)"
         )

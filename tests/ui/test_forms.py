@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import html
 from pathlib import Path
 
@@ -30,7 +31,84 @@ def test_a_graph_is_read_back_as_it_is_written(pairs: list[tuple[int, int]]) -> 
     assert set(again.order) == set(graph.order)
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "a >", "a > > b", "> a", "a > b\nb > a"])
+@given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5, unique=True))
+def test_operators_with_any_name_are_read_back(names: list[str]) -> None:
+    graph = Topology.chain(*names)
+    again = read_graph(written_graph(graph))
+    assert (again.order, again.edges) == (graph.order, graph.edges)
+
+
+def test_the_chained_names_of_flink_are_suggested_and_read(tmp_path: Path) -> None:
+    names = ["Source: cars -> Map", "Window(10 s) -> Sink"]
+    rows = [(10 * i, name, 2, 90.0, 0.5) for i in range(1, 4) for name in names]
+    pd.DataFrame(rows, columns=HEAD).to_csv(tmp_path / "job.csv", index=False)
+    form = ui.OwnData(tmp_path / "job.csv")
+    form.confirm.click()
+    assert form.error == ""
+    assert form.history is not None
+    assert form.history.topology.edges == (tuple(names),)
+
+
+def test_nothing_of_a_former_table_stays(tmp_path: Path) -> None:
+    def write(name: str, head: list[str], operators: str, busy: float) -> Path:
+        rows = [(10 * i, operator, 2, 90.0, busy) for i in range(1, 4) for operator in operators]
+        pd.DataFrame(rows, columns=head).to_csv(tmp_path / name, index=False)
+        return tmp_path / name
+
+    form = ui.OwnData(write("a.csv", HEAD, "abc", 50.0), graph="a > b\na > c")
+    assert form.graph.value == "a > b\na > c"
+    assert form.units["utilisation"].value == "percent"
+    form.open(write("next_day.csv", HEAD, "abc", 60.0))
+    assert form.graph.value == "a > b\na > c"
+    form.open(write("other.csv", [*HEAD[:-1], "load"], "xy", 0.5))
+    assert form.graph.value == "x > y"
+    assert form.units["utilisation"].value == "share"
+    form.open(write("without.csv", ["time", "what", *HEAD[2:]], "z", 0.5))
+    assert form.graph.value == ""
+
+
+def test_a_counter_is_seen_among_idle_and_among_many_operators() -> None:
+    def guessed(rows: list[tuple[int, str, int]]) -> str | None:
+        return loaders.guess_columns(pd.DataFrame(rows, columns=["t", "task", "processed"]))["processing_rate"].unit
+
+    idle = [(10 * i, name, 900 * i * (name == "read")) for i in range(12) for name in ("read", "side")]
+    many = [(10 * i, f"op{k}", 900 * i) for i in range(12) for k in range(200)]
+    by_operator = sorted(many, key=lambda row: row[1])
+    nothing = [(10 * i, name, 5) for i in range(12) for name in ("read", "side")]
+    falls = [(10 * i, name, 900 * (i if name == "read" else 12 - i)) for i in range(12) for name in ("read", "side")]
+    assert [guessed(rows) for rows in (idle, many, by_operator)] == ["counter"] * 3
+    assert [guessed(rows) for rows in (nothing, falls)] == ["records/s"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "unit"),
+    [
+        ("timestamp_ms", 600_000, "ms"),
+        ("time (ns)", 10**11, "ns"),
+        ("timeMillis", 600_000, "ms"),
+        ("window_end_us", 10**9, "us"),
+        ("timestamp", 600_000, "s"),
+        ("ts", 600, "s"),
+        ("time_s", 1_700_000_000_000, "ms"),  # no time in seconds
+    ],
+)
+def test_the_unit_in_the_clocks_name_counts(name: str, last: int, unit: str) -> None:
+    frame = pd.DataFrame([(last * i // 6, "work", 0.5) for i in range(7)], columns=[name, "task", "busy"])
+    assert loaders.guess_columns(frame)["t"].unit == unit
+
+
+@pytest.mark.parametrize(
+    ("name", "top", "unit", "unsure"),
+    [("cpu_percent", 40.0, "percent", False), ("cpu %", 40.0, "percent", False), ("cpu_pct", 3.0, "percent", False)]
+    + [("cpu", 40.0, "cores", True), ("cpu", 250.0, "percent", False)],
+)
+def test_cpu_is_taken_by_its_name_and_else_said_to_be_uncertain(name: str, top: float, unit: str, unsure: bool) -> None:
+    frame = pd.DataFrame([(10 * i, "work", top - i) for i in range(3)], columns=["t", "task", name])
+    found = loaders.guess_columns(frame)["cpu"]
+    assert (found.unit, "uncertain" in found.reason) == (unit, unsure)
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "a >", "a > > b", "> a", "a > b\nb > a", '"a', '"a" b', '"\\x"', '""'])
 def test_a_graph_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(TopologyError):
         read_graph(text)
@@ -148,8 +226,9 @@ def test_text_of_a_table_is_escaped(tmp_path: Path) -> None:
 
 def test_an_application_of_a_form_is_what_its_code_makes() -> None:
     form = ui.OwnApp("read > parse > store\nparse > side > store")
-    form.costs["parse"].milliseconds.value = 4.0
-    form.costs["parse"].sends.value = 0.5
+    form.costs["parse"].milliseconds.value = 4.123456789
+    form.costs["parse"].sends.value = 0.123456789
+    form.target.value = 0.987654321
     form.costs["side"].most.value = 7
     form.shape.value = "wave"
     form.high.value = 900.0
@@ -158,13 +237,25 @@ def test_an_application_of_a_form_is_what_its_code_makes() -> None:
     assert made["my_job"] == form.app
     assert made["history"].operators.equals(run("ds2", form.app, steps=60).operators)  # type: ignore[attr-defined]
     form.graph.value = "read > parse > other"  # an operator that stays keeps what was set of it
-    assert form.costs["parse"].milliseconds.value == 4.0
+    assert form.costs["parse"].milliseconds.value == 4.123456789
     assert form.error == ""
     explorer = form.open("static", windows=4, speed=0)
     explorer.start()
     assert explorer.wait(60)
     assert explorer.history is not None
     assert explorer.history.topology.order == ("read", "parse", "other")
+
+
+def test_a_name_that_the_printed_code_uses_is_refused() -> None:
+    form = ui.OwnApp()
+    tree = ast.parse(form.code())
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    names |= {alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names}
+    for name in names - {"my_job"}:
+        form.name.value = name
+        assert "ArgumentError" in form.error, name
+    form.name.value = "my_job"
+    assert form.error == ""
 
 
 @pytest.mark.parametrize("name", ["", "class", "my job", "x;import os", "1st", "é", 'a"b'])

@@ -21,6 +21,7 @@ from dspkit.policies.guards import Cooldown
 from dspkit.policies.static import Static
 from dspkit.ui import controls, lessons
 from dspkit.ui.controls import Panel, control, slider
+from dspkit.ui.explorer import DUELS
 from reproduction.hierarchical.view import TwoDays
 
 
@@ -495,6 +496,27 @@ def test_stop_returns_at_once_and_a_new_run_waits_for_the_former():
     explorer.stop()
     assert explorer.wait(120)
     assert not former.running
+
+
+def test_the_second_of_two_runs_begins_only_after_the_first_of_its_own_pair():
+    explorer = ui.Explorer(windows=12, speed=0)
+    explorer.duel(DUELS[0])
+    assert explorer.wait(60)
+    assert [run.settings.policy.name for run, _ in explorer._runs.values()] == ["hpa", "ds2"]
+    assert explorer._overlay == "1"
+    explorer.view.speed.value = 1
+    explorer.duel(DUELS[0])
+    explorer.view.buttons["Stop"].click()
+    assert explorer.wait(60)
+    explorer.view.policy.value, explorer.view.speed.value = "static", 0
+    explorer.view.buttons["Step"].click()
+    _until(lambda: explorer._live.paused)
+    explorer.view.buttons["Pause"].click()  # which resumes it
+    assert explorer.wait(60)
+    assert explorer.settings.policy.name == "static"
+    assert explorer._runs["4"][0].settings.policy.name == "static"
+    assert "5" not in explorer._runs
+    assert explorer._overlay == ""  # nor is a finished run laid under one that has nothing to do with it
 
 
 def test_a_move_made_just_before_stop_is_not_carried_into_another_application(explorer):
