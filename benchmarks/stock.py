@@ -190,9 +190,9 @@ def _predictions() -> dict[str, Any]:
                 ran(int(files))
         model = job.model
         errors, inside = [], []
-        job._changer.set_tasks(0, shuffle=4)
+        job._changer.set_shuffle(4)
         for tasks in (4, 2):
-            job._changer.set_tasks(0, shuffle=tasks)
+            job._changer.set_shuffle(tasks)
             ran(2)
             for _ in range(5):
                 for files in rng.permutation([3, 6]):

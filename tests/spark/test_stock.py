@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from dspkit import Operator, Topology, advise, loaders
 from dspkit.__main__ import main
 from dspkit.core import ArgumentError, MetricError
 from dspkit.spark import AttachError, Recording, attach, repartition
+from dspkit.spark.stock import job as stock_job
+from dspkit.spark.stock import knobs
 from dspkit.spark.stock.diagnosis import Query, diagnose, share_that_keeps_up, slots_needed, what_if
 from dspkit.spark.stock.job import windows
 from dspkit.spark.stock.knobs import KNOBS
@@ -519,6 +522,171 @@ def test_names_from_data_are_escaped():
     html = Recording(seen, topology=Topology((Operator(evil),)))._repr_html_()
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
+
+
+# ---- changes, on a double of Spark's driver
+
+
+class Driver:
+    """Executors and a plan as Spark's driver has them; `asked` is None where it asked its master for no number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, master: str, asked: int | None, live: int, **conf: str):
+        self.asked, self.ids, self.retired, self.killed = asked, [str(i) for i in range(live)], [], []
+        self.rules: list[Any] = []
+        self.plan, self.realtime, self.free = "", False, 0
+        backend = SimpleNamespace(
+            getExecutorIds=lambda: self.seq(self.ids),
+            getRequestedTotalExecutors=lambda: SimpleNamespace(
+                isEmpty=lambda: self.asked is None,
+                values=lambda: SimpleNamespace(toList=lambda: self.seq([self.asked])),
+            ),
+            killExecutors=lambda gone, *_: self.killed.append(gone),
+        )
+        context = MagicMock()
+        context.schedulerBackend.return_value = backend
+        context.requestTotalExecutors = lambda total, *_: setattr(self, "asked", total)
+        self.spark, self.query = MagicMock(), MagicMock(runId="run", isActive=True)
+        self.spark.sparkContext.master = master
+        self.spark.sparkContext.getConf().get = lambda name, default="": conf.get(name.replace(".", "_"), default)
+        self.spark.sparkContext._jsc.sc.return_value = context
+        execution = self.query._jsq.streamingQuery.return_value
+        execution.lastExecution().executedPlan().treeString = lambda: self.plan
+        execution.trigger().getClass().getSimpleName = lambda: "RealTimeTrigger" if self.realtime else "Processing"
+        execution.trigger().batchDurationMs.return_value = 60_000
+        monkeypatch.setattr(knobs.session, "retire", lambda _, gone: self.retired.extend(gone))
+        monkeypatch.setattr(knobs.workers, "task_slots", lambda _: self.free)
+        monkeypatch.setattr(knobs.workers, "running_tasks", lambda _: 0)
+        monkeypatch.setattr(knobs.java, "unusable", lambda: None)
+        monkeypatch.setattr(knobs.QueryKnobs, "_static", lambda *_: self.rules.append(MagicMock()) or self.rules[-1])
+        monkeypatch.setattr(knobs.QueryKnobs, "_tasks", lambda _: 0)
+        monkeypatch.setattr(knobs, "_CHANGED", {})
+        monkeypatch.setattr(knobs, "_OWN_NUMBERS", {})
+
+    @staticmethod
+    def seq(items: list[Any]) -> Any:
+        return SimpleNamespace(size=lambda: len(items), apply=lambda i: items[i])
+
+    def knobs(self) -> knobs.QueryKnobs:
+        return knobs.QueryKnobs(self.spark, self.query)
+
+
+@pytest.mark.parametrize(
+    ("master", "asked", "conf", "after"),
+    [
+        ("k8s://x", 6, {}, 6),
+        ("spark://x", 6, {}, 6),
+        ("yarn", None, {"spark_executor_instances": "6"}, 6),
+        ("yarn", 1, {"spark_executor_instances": "6"}, 6),
+        ("spark://x", None, {}, 1 << 20),
+    ],
+)
+def test_detaching_restores_the_executors_that_spark_asked_for_not_those_that_lived(
+    master, asked, conf, after, monkeypatch
+):
+    """Two of six had come when the first change was made; all came since."""
+    driver = Driver(monkeypatch, master, asked, 2, **conf)
+    changer = driver.knobs()
+    changer.set_executors(3)
+    assert driver.asked == 3
+    changer.set_executors(4)
+    driver.ids = [str(i) for i in range(6)]
+    changer.undo()
+    assert driver.asked == after
+    assert driver.retired == []
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_of_more_executors_than_before_the_newest_leave_unless_the_query_has_ended(active, monkeypatch):
+    driver = Driver(monkeypatch, "k8s://x", 2, 2)
+    changer = driver.knobs()
+    changer.set_executors(4)
+    driver.ids = [str(i) for i in range(4)]
+    driver.query.isActive = active
+    changer.undo()
+    assert driver.retired == (["2", "3"] if active else [])
+    changer.release()
+    assert driver.asked == 2
+
+
+def test_tasks_and_partitions_hold_side_by_side_and_are_undone_together(monkeypatch):
+    driver = Driver(monkeypatch, "local[4]", None, 0)
+    driver.plan = "Exchange hashpartitioning(a#1, 3), REPARTITION_BY_NUM, [plan_id=4]"
+    changer = driver.knobs()
+    changer.set_tasks(2)
+    assert changer.set_shuffle(5) == [5]
+    driver.plan = driver.plan.replace("3)", "5)")
+    changer.set_tasks(1)
+    assert changer.set_shuffle(0) == [3]
+    (rule,) = driver.rules
+    assert [call.args for call in rule.set.call_args_list] == [(2, 0), (2, 5), (1, 5), (1, 0)]
+    changer.undo()
+    changer.set_shuffle(7)
+    assert driver.rules[1].set.call_args.args == (0, 7), "the tasks are the query's own again"
+
+
+def test_a_shuffle_of_a_query_that_cannot_be_steered_says_why(monkeypatch):
+    driver = Driver(monkeypatch, "local[4]", None, 0)
+    monkeypatch.setattr(knobs.java, "unusable", lambda: "it is made for Spark 4.3")
+    changer = driver.knobs()
+    job = SimpleNamespace(_running=lambda: changer)
+    job._knob = lambda name: stock_job.AttachedQuery._knob(job, name)
+    with pytest.raises(AttachError, match="tasks: our rule cannot be loaded: it is made for Spark"):
+        stock_job.AttachedQuery.shuffle(job, 4)
+    assert driver.rules == []
+
+
+def test_a_realtime_query_gets_its_own_number_back_only_if_there_are_slots_for_it(monkeypatch):
+    driver = Driver(monkeypatch, "local[9]", None, 0)
+    driver.realtime, driver.plan = True, "Exchange RoundRobinPartitioning(8), REPARTITION_BY_NUM, [plan_id=4]"
+    changer = driver.knobs()
+    changer.set_shuffle(2)
+    driver.plan = driver.plan.replace("(8)", "(2)")
+    driver.free = 5
+    with pytest.raises(AttachError, match="tasks at once"):
+        changer.set_shuffle(0)
+    assert driver.rules[0].set.call_args.args == (0, 2)
+    driver.free = 6
+    changer.set_shuffle(0)
+    assert driver.rules[0].set.call_args.args == (0, 0)
+
+
+def test_a_newer_attachment_takes_over_with_the_executors_that_leave(monkeypatch, caplog):
+    driver = Driver(monkeypatch, "k8s://x", 4, 4)
+    first, second, third = (driver.knobs() for _ in range(3))
+    first.set_shuffle(5)
+    first.set_executors(3)
+    assert driver.retired == ["3"]
+    second.set_tasks(2)
+    assert "takes over" in caplog.text
+    driver.rules[0].remove.assert_called_once()
+    assert driver.asked == 4 + 1, "the former total, and the one that leaves"
+    assert (first.leaving, second.leaving) == (False, True)
+    third.set_tasks(3)
+    for former in (first, second):
+        with pytest.raises(AttachError, match="newer one has taken over"):
+            former.set_tasks(4)
+        former.undo()
+    driver.rules[2].remove.assert_not_called()
+    third.release()
+    assert (driver.asked, len(driver.killed)) == (4, 1)
+    third.undo()
+    first.set_tasks(4)
+    assert driver.rules[3].set.call_args.args == (4, 0)
+
+
+@pytest.mark.parametrize(("batches_more", "later_s"), [(2, 0.0), (0, 121.0)])
+def test_executors_that_leave_end_after_two_batches_or_with_time(batches_more, later_s, monkeypatch):
+    job = SimpleNamespace(_pending=[], _release_at=None, _batches=[SimpleNamespace(number=7)], _changer=MagicMock())
+    job._changer.leaving = True
+    now = [100.0]
+    monkeypatch.setattr(stock_job, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
+    for _ in range(3):
+        stock_job.AttachedQuery._confirm(job)
+    job._changer.release.assert_not_called()
+    job._batches[0].number += batches_more
+    now[0] += later_s
+    stock_job.AttachedQuery._confirm(job)
+    job._changer.release.assert_called_once()
 
 
 # ---- one live query, in the Spark that the tests share

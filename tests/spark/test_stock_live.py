@@ -132,17 +132,18 @@ def test_a_query_that_fails_while_attached_is_said_to_have_failed(files):
     assert job.detach() is None
 
 
-def test_one_attachment_changes_a_query_at_a_time(files):
+def test_one_attachment_changes_a_query_at_a_time_and_the_newest_takes_over(files):
     files.start().feed()
     assert files.done()
     first, second = attach(files.query), attach(files.query)
     try:
         first.limit(files=3)
-        with pytest.raises(AttachError, match="another attachment"):
-            second.limit(files=7)
-        first.detach()
         second.limit(files=7)
         assert second._changer.read_limit() == ("files", 7)
+        with pytest.raises(AttachError, match="newer one has taken over"):
+            first.limit(files=3)
+        first.detach()
+        assert second._changer.read_limit() == ("files", 7), "it has nothing left to undo"
     finally:
         first.close()
         second.close()

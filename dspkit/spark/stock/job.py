@@ -58,6 +58,7 @@ ONE = "query"  # the only operator of a query whose stages are not known
 _KEPT = 10_000  # batches
 _PATIENCE = 4  # batches in which a change must show
 _LONGEST_S = 300.0  # for a batch that runs at the end of a window
+_RELEASE_S = 120.0  # executors that leave end by then, also of a query without batches
 _SPREAD_EVERY = 10  # batches whose tasks are compared, which takes longer than their sums
 _UNITS = {
     "millisecond": 1e-3,
@@ -375,7 +376,9 @@ class AttachedQuery(Observed, BackendBase):
         self._lock = threading.RLock()
         self._began = self._window_end = time.time()
         self._spent, self._next = {"progress": 0.0, "stages": 0.0}, {"progress": 0.0, "stages": 0.0}
-        self._release_after: int | None = None
+        self._release_at: tuple[int, float] | None = (
+            None  # a batch, and a time by which executors that leave end anyway
+        )
         self._compared = 0  # batches since the last one whose tasks were compared
         self._observed = False
         self._look(stages=True)
@@ -485,6 +488,9 @@ class AttachedQuery(Observed, BackendBase):
             except Exception as error:  # the query, or its Java, may end at any time; the diagnosis says so
                 self._trouble = f"Observation is incomplete: {type(error).__name__}: {error}"[:300]
             if self._ended:
+                with contextlib.suppress(Exception):  # Spark itself may have ended
+                    if self._changer is not None:
+                        self._changer.release()
                 return
 
     def _look(self, *, stages: bool) -> None:
@@ -694,12 +700,24 @@ class AttachedQuery(Observed, BackendBase):
             Partitions; 0 restores the query's own number.
         """
         changer = self._running()
+        if changer.realtime_s() is None:
+            changer = self._knob("tasks")
         partitions = whole(partitions, "partitions", 0)
-        changer.set_shuffle(partitions)
-        return self._changed("shuffle", str(partitions), lambda b: any(r.tasks == partitions for r in b.stages))
+        wanted = changer.set_shuffle(partitions)
+
+        def shown(batch: MicroBatch) -> bool:
+            """Return whether a stage has such tasks, or the plan such partitions: `tasks` may read several in one."""
+            if not wanted:
+                return not partitions or any(r.tasks == partitions for r in batch.stages)
+            return any(r.tasks in wanted for r in batch.stages) or changer.repartitions() == wanted
+
+        return self._changed("shuffle", str(partitions), shown)
 
     def cut(self) -> None:
-        """End the present batch of a query in real-time mode now, on a local master: the next one begins at once."""
+        """End the present batch of a query in real-time mode now, on a local master: the next one begins at once.
+
+        Queries share the clock of their Spark: it ends the present batch of all real-time queries there.
+        """
         self._running().cut()
 
     def executors(self, count: int) -> QueryChange:
@@ -719,9 +737,9 @@ class AttachedQuery(Observed, BackendBase):
                 expected=f"at most spark.cores.max={cap} cores",
                 fix=f"ask for {int(cap) // cores}",
             )
-        changer.set_executors(count)
-        if changer.leaving:
-            self._release_after = (self._batches[-1].number if self._batches else 0) + 2
+        with self._lock:
+            changer.set_executors(count)
+            self._release_at = None  # two batches from now
         return self._changed("executors", str(count), lambda _: len(changer.executors()) == count)
 
     def stop(self, *, clean: bool = True, timeout_s: float = 120.0) -> float:
@@ -836,10 +854,15 @@ class AttachedQuery(Observed, BackendBase):
             for change in self._pending:
                 change.look([b for b in self._batches if b.began > change.asked and (b.stages or self._store is None)])
             self._pending = [c for c in self._pending if c.state == "asked"]
-        if self._release_after is not None and self._batches and self._batches[-1].number >= self._release_after:
-            self._release_after = None
-            if self._changer is not None:
-                self._changer.release()
+        if self._changer is None or not self._changer.leaving:
+            self._release_at = None
+            return
+        last, now = self._batches[-1].number if self._batches else -1, time.monotonic()
+        if self._release_at is None:
+            self._release_at = last + 2, now + _RELEASE_S
+        elif last >= self._release_at[0] or now > self._release_at[1]:
+            self._release_at = None
+            self._changer.release()
 
     # ---- policies
 

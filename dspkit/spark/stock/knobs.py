@@ -11,11 +11,13 @@ for when a query is attached; what is missing is reported with its reason, and t
 | executors | `SparkContext.requestTotalExecutors`, `killExecutors` of its scheduler backend |
 
 Only one attachment at a time changes a query: each would take the other's values for the query's own, and leave them.
+The newest that asks for a change takes over, after the changes of the former one are undone: its handle may be lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import shutil
 import threading
@@ -31,13 +33,15 @@ from ..runtime import java, session, workers
 from .diagnosis import limit_kind
 from .observation import AttachError
 
+log = logging.getLogger("dspkit")
 KNOBS = ("limit", "trigger", "tasks", "executors")
 _NO_MORE = 1 << 20  # executors: a standalone master starts as many as it has cores for
 _HOLD_S = 30.0  # a hold ends so long after its timeout, should this process not release it
 _LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by Java gateway: it remembers methods by name of class
 _CHANGED: WeakValueDictionary[str, QueryKnobs] = WeakValueDictionary()  # by run id: who has changed the query
 _CHANGING = threading.Lock()
-_OWN = re.compile(r"Exchange .*?(\d+)\), REPARTITION_BY")  # an exchange that the query itself asks for
+_OWN_NUMBERS: dict[str, list[int]] = {}  # by run id: the partitions of the query's own repartitions, before any change
+_OWN = re.compile(r"Exchange .*?(\d+)\), REPARTITION_BY_NUM")  # as the query itself asks for
 _LIMITS = {"rows": "maxRows", "files": "maxFiles", "bytes": "maxBytes"}
 
 
@@ -64,8 +68,11 @@ class QueryKnobs:
         self._arrays = self._jvm.java.util.Arrays  # whose text is one call, where each element would be one
         self._rule: Any = None
         self._pace: Any = None
+        self._steered = 0, 0  # tasks and partitions that were asked for last
         self._leaving: list[str] = []
         self._wanted = 0  # executors that were asked for last
+        self._retiring = threading.RLock()  # of the two: a batch's end releases what a caller retires
+        self._successor: QueryKnobs | None = None
         self._undo: dict[str, Callable[[], None]] = {}
         self.missing: dict[str, str] = {}
         try:
@@ -166,24 +173,34 @@ class QueryKnobs:
         trigger = self.execution.trigger()
         return float(trigger.batchDurationMs()) / 1e3 if type_name(trigger) == "RealTimeTrigger" else None
 
-    def set_shuffle(self, partitions: int) -> None:
-        """Set the partitions of the query's own repartitions, from the next batch on; 0 leaves them."""
-        if self.realtime_s() is not None:
-            self._fits(partitions)
-        self.set_tasks(0, shuffle=partitions)
+    def set_shuffle(self, partitions: int) -> list[int]:
+        """Set the partitions of the query's own repartitions, from the next batch on; 0 restores its own number.
 
-    def _fits(self, partitions: int) -> None:
+        Return the numbers that the next plan has, as far as they are known.
+        """
+        now = self.repartitions()
+        own = _OWN_NUMBERS.setdefault(str(self._query.runId), now) if now else []
+        wanted = [partitions or n for n in own]
+        if self.realtime_s() is not None:
+            self._fits(now, wanted)
+        self._steer(self._steered[0], partitions)
+        return wanted
+
+    def repartitions(self) -> list[int]:
+        """Return the partitions of each of the query's own repartitions in the last plan."""
+        plan = self.last_plan()
+        return [] if plan is None else [int(n) for n in _OWN.findall(str(plan.treeString()))]
+
+    def _fits(self, now: list[int], wanted: list[int]) -> None:
         """Raise an error if a real-time query would die of too few slots: all of its tasks run at once."""
-        last = None if self.execution is None else self.execution.lastExecution()
-        if last is None:
+        if self.last_plan() is None:
             raise AttachError(
                 "a query without a batch so far", expected="one that runs", fix="wait for its first batch"
             )
         if wrong := java.unusable():
             raise AttachError(f"a rule of ours that cannot be loaded: {wrong}", expected="Spark 4.3", fix="use that")
-        now = [int(n) for n in _OWN.findall(str(last.executedPlan().treeString()))]
         tasks, free = self._tasks(), workers.task_slots(self._spark) - workers.running_tasks(self._spark)
-        more = sum(partitions - n for n in now)
+        more = sum(wanted) - sum(now)
         if not now:
             raise AttachError(
                 "a plan without a repartition of its own", expected="df.repartition(k)", fix="write one into the query"
@@ -206,7 +223,7 @@ class QueryKnobs:
         return total
 
     def cut(self) -> None:
-        """End the present batch of a real-time query now, as if its time were over."""
+        """End the present batch now, as if its time were over; so does that of all real-time queries of this Spark."""
         seconds = self.realtime_s()
         if seconds is None:
             raise AttachError(
@@ -266,15 +283,26 @@ class QueryKnobs:
     # ---- changes
 
     def _claim(self) -> None:
-        """Raise an error while another attachment has changed the query."""
+        """Undo what another attachment has changed; raise an error if it took over since, and has changes itself."""
         with _CHANGING:
-            other = _CHANGED.get(str(self._query.runId))
-            if other is not None and other is not self and other._undo:
+            newer = self._successor
+            while newer is not None and not newer._undo:
+                newer = newer._successor
+            if newer is not None:
                 raise AttachError(
-                    "a query that another attachment has changed",
-                    expected="one that changes it at a time",
-                    fix="detach the other one first: that undoes its changes",
+                    "an attachment from which a newer one has taken over",
+                    expected="the one that changed the query last",
+                    fix="use the newer one, or detach it first: that undoes its changes",
                 )
+            other = _CHANGED.get(str(self._query.runId))
+            if other is not None and other is not self and (other._undo or other._leaving):
+                log.warning("the changes of a former attachment to this query are undone: this one takes over")
+                other._successor = self
+                other.undo()
+                with other._retiring, self._retiring:
+                    self._leaving, other._leaving = [*self._leaving, *other._leaving], []
+                    self._wanted = other._wanted
+            self._successor = None
             _CHANGED[str(self._query.runId)] = self
 
     def set_limit(self, kind: str, value: int) -> None:
@@ -299,6 +327,8 @@ class QueryKnobs:
         before, changed = self.execution.uniqueSources(), "limit" in self._undo
 
         def restore() -> None:
+            if self._successor is not None:
+                return
             self._restore_sources(before)
             if not changed:
                 self._undo.pop("limit", None)
@@ -331,24 +361,29 @@ class QueryKnobs:
             self._pace = self._static("dspkit.Pace", "install", "java.lang.Object", self.execution.triggerExecutor())
         return self._pace
 
-    def set_tasks(self, tasks: int, shuffle: int = 0) -> None:
-        """Set the tasks of the last stage and the partitions of the query's own repartitions; 0 leaves them."""
-        self._claim()
+    def set_tasks(self, tasks: int) -> None:
+        """Set the tasks of the last stage; 0 leaves them."""
         if tasks and self.sorts():
             raise AttachError(
                 "tasks for a query whose plan sorts",
                 expected="a query whose rows may arrive in any order",
                 fix="leave it: rows of several sorted partitions in one task would be out of order",
             )
+        self._steer(tasks, self._steered[1])
+
+    def _steer(self, tasks: int, shuffle: int) -> None:
+        """Set both numbers of our rule, which is installed when it is first needed."""
+        self._claim()
         if self._rule is None:
             own = self.execution.sparkSessionForStream()
             self._rule = self._static("dspkit.Steer", "install", "org.apache.spark.sql.SparkSession", own)
             self._undo["tasks"] = self._remove_rule
         self._rule.set(tasks, shuffle)
+        self._steered = tasks, shuffle
 
     def _remove_rule(self) -> None:
         self._rule.remove(self.execution.sparkSessionForStream())
-        self._rule = None
+        self._rule, self._steered = None, (0, 0)
 
     def sorts(self) -> bool:
         """Return whether the last batch sorted: for its user, or because its sink requires it."""
@@ -359,20 +394,36 @@ class QueryKnobs:
     def set_executors(self, count: int) -> None:
         """Ask for so many executors; of too many the newest start no more tasks, until `release` ends them."""
         self._claim()
-        have = self.executors()
-        before = self._context.schedulerBackend().getRequestedTotalExecutors()
-        limited = str(self._spark.sparkContext.master).startswith(("yarn", "k8s")) or not before.isEmpty()
-        self._undo.setdefault("executors", lambda: self._restore_executors(len(have), limited))
-        self._request(count)
-        if gone := have[count:]:
-            session.retire(self._spark, gone)
-            self._leaving += gone
+        with self._retiring:
+            have = self.executors()
+            if "executors" not in self._undo:
+                total = self._total(len(have))
+                self._undo["executors"] = lambda: self._restore_executors(total)
+            self._request(count)
+            self._retire(have[count:])
 
-    def _restore_executors(self, count: int, limited: bool) -> None:
-        self._request(count if limited else _NO_MORE)
-        if gone := self.executors()[count:]:
-            session.retire(self._spark, gone)
-            self._leaving += gone
+    def _total(self, present: int) -> int:
+        """Return the executors that Spark asks its cluster for, which include those that are still starting."""
+        asked = self._context.schedulerBackend().getRequestedTotalExecutors()
+        configured = int(self._spark.sparkContext.getConf().get("spark.executor.instances", "0") or 0)
+        if not asked.isEmpty():
+            numbers = asked.values().toList()
+            total = sum(int(numbers.apply(i)) for i in range(numbers.size()))
+            return max(configured, total - len(self._leaving))
+        if str(self._spark.sparkContext.master).startswith(("yarn", "k8s")):
+            return max(configured, present)
+        return _NO_MORE
+
+    def _restore_executors(self, total: int) -> None:
+        with self._retiring:
+            self._request(total)
+            if self._query.isActive:  # of another query's executors none is taken
+                self._retire(self.executors()[total:])
+
+    def _retire(self, executors: list[str]) -> None:
+        if executors:
+            session.retire(self._spark, executors)
+            self._leaving += executors
 
     def _request(self, count: int) -> None:
         """Ask for executors besides those that leave, which count until they have ended."""
@@ -387,16 +438,17 @@ class QueryKnobs:
 
     def release(self) -> None:
         """End the retired executors, two batches later: their output is no longer fetched."""
-        if not self._leaving:
-            return
-        names = self._jvm.java.util.ArrayList()
-        for executor in self._leaving:
-            names.add(executor)
-        self._leaving = []
-        self._request(self._wanted)  # first, or new ones would take their places
-        gone = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq()
-        # SparkContext.killExecutors would take them off the number asked for once more
-        self._context.schedulerBackend().killExecutors(gone, False, False, True)
+        with self._retiring:
+            if not self._leaving:
+                return
+            names = self._jvm.java.util.ArrayList()
+            for executor in self._leaving:
+                names.add(executor)
+            self._leaving = []
+            self._request(self._wanted)  # first, or new ones would take their places
+            gone = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq()
+            # SparkContext.killExecutors would take them off the number asked for once more
+            self._context.schedulerBackend().killExecutors(gone, False, False, True)
 
     def release_later(self, timeout_s: float = 120.0) -> None:
         """End the retired executors after two more batches, or after the query, or when the time is over."""
