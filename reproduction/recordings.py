@@ -83,7 +83,7 @@ def phoebe(folder: Path) -> Recording:
 
 
 def demeter(folder: Path) -> Recording:
-    """Return the cars job under Kubernetes' autoscaler, 18 hours; its offered rate follows from throughput and lag."""
+    """Return the cars job under Kubernetes' autoscaler, 18 hours; its offered rate is the throughput, smoothed."""
     at = folder / "demeter-cars-reactive35"
     seconds = span(at / "reactive-task_slots-data.csv.gz")
     names = ("throughput", "consumer_lag", "latency", "task_slots")
@@ -170,12 +170,15 @@ def fitted(recording: Recording) -> tuple[float, float, float]:
 
 
 def catch_ups(latency_s: Array, workers: Array, usual_s: float) -> list[tuple[int, int]]:
-    """Return for each change of the workers its minute, and the minutes until latency is usual or the next change."""
-    changes = [i for i in range(1, len(workers)) if workers[i] != workers[i - 1]]
+    """Return for each change of the workers its minute, and the minutes up to the last late one before the next change.
+
+    Workers are those at the begin of each minute: a change that they show was made in the minute before.
+    """
+    changes = [i for i in range(len(workers) - 1) if workers[i + 1] != workers[i]]
     found = []
     for here, following in zip(changes, [*changes[1:], len(workers)], strict=True):
-        late = latency_s[here:following] > LATE * usual_s
-        found.append((here, int(late.argmin()) if not late.all() else following - here))
+        (late,) = np.nonzero(latency_s[here:following] > LATE * usual_s)
+        found.append((here, int(late[-1]) + 1 if len(late) else 0))
     return found
 
 
@@ -237,6 +240,7 @@ Two Flink jobs that other groups ran on clusters and published, replayed on the 
 job. Its two numbers, what a worker does and what a change of the workers costs, are fitted to the first third
 (throughput and latency, on a grid). For the rest the simulator is given the recorded load and numbers of workers, and
 nothing else. Values are means of a minute; a minute is late if its latency is more than {late:g} times the usual one.
+A job has caught up after the last late minute before the next change of its workers.
 Made by `python -m reproduction.recordings`; the recordings stay outside this repository.
 
 How to read it: "the same if it always kept up" is the error of a model without capacity or downtime, which ours must

@@ -61,7 +61,13 @@ def test_known_numbers_are_found_from_the_first_third_and_predict_the_rest():
 def test_times_to_catch_up_end_at_the_next_change():
     workers = np.array([2, 2, 3, 3, 3, 4, 4, 4, 4])
     latency = np.array([1, 1, 9, 9, 9, 9, 9, 1, 1.0])
-    assert catch_ups(latency, workers, 1.0) == [(2, 3), (5, 2)]
+    assert catch_ups(latency, workers, 1.0) == [(1, 3), (4, 3)]
+
+
+def test_a_change_is_late_from_the_minute_in_which_it_was_made_and_may_be_late_after_one_that_is_not():
+    workers = np.array([2, 2, 2, 3, 3, 3, 3, 4, 4])  # made in the minutes 2 and 6
+    assert catch_ups(np.array([1, 1, 9, 9, 1, 1, 1, 1, 1.0]), workers, 1.0) == [(2, 2), (6, 0)]
+    assert catch_ups(np.array([1, 1, 1, 9, 9, 1, 1, 1, 9.0]), workers, 1.0) == [(2, 3), (6, 3)]
 
 
 def test_charts_hold_both_curves():
