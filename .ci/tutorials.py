@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT, PICTURES = ROOT / "docs" / "tutorials", ROOT / "docs" / "images" / "tutorials"
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+OBJECT = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")  # says nothing to a reader
 WIDE, LINES = 760, 40  # pixels of a chart, lines of an output
 
 
@@ -108,13 +109,22 @@ def outputs(raw: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             continue  # controls without a chart
         elif "text/html" in data:
             yield "html", markup(data["text/html"])
-        elif "text/plain" in data:
+        elif "text/markdown" in data:
+            yield "html", markup(rendered(data["text/markdown"]))
+        elif "text/plain" in data and not OBJECT.fullmatch(data["text/plain"].strip()):
             yield "text", plain(data["text/plain"])
 
 
 def plain(text: str) -> str:
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).rstrip().splitlines()
     return "\n".join(lines[:LINES] + [f"... {len(lines) - LINES} more lines"] * (len(lines) > LINES))
+
+
+def rendered(text: str) -> str:
+    """Return Markdown as HTML, without its pictures, whose addresses are those of another page."""
+    import markdown
+
+    return re.sub(r"<img\b[^>]*>", "", markdown.markdown(text, extensions=["tables", "sane_lists"]))
 
 
 def markup(text: str) -> str:

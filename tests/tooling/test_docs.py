@@ -69,9 +69,21 @@ def test_outputs_of_a_tutorial_bring_no_script_and_no_endless_text() -> None:
         {"output_type": "display_data", "metadata": {"dspkit": "summary"}, "data": {"text/plain": "It rises."}},
         {"output_type": "display_data", "data": {tutorials.WIDGET: {}, "text/plain": "VBox()"}},
         {"output_type": "execute_result", "data": {"text/html": "<b onclick=a()>x</b>\n\n<script>a()</script>"}},
+        {"output_type": "execute_result", "data": {"text/plain": "<pkg.Thing object at 0x7f00>"}},
+        {
+            "output_type": "display_data",
+            "data": {
+                "text/markdown": "| a |\n|---|\n| **1** |\n\n![x](y.png)<script>a()</script>",
+                "text/plain": "<IPython.core.display.Markdown object>",
+            },
+        },
     ]
-    (one, text), (two, figure), (three, markup) = tutorials.outputs(told)
-    assert (one, two, three) == ("text", "chart", "html")
+    (one, text), (two, figure), (three, markup), (four, table) = tutorials.outputs(told)
+    assert (one, two, three, four) == ("text", "chart", "html", "html")
+    assert "<th>a</th>" in table
+    assert "<td><strong>1</strong></td>" in table
+    assert "script" not in table
+    assert "img" not in table
     assert text.endswith("39\n... 60 more lines")
     assert figure is chart
     assert markup == "<b>x</b>"
@@ -81,6 +93,7 @@ def test_pictures_of_tutorials_are_those_that_pages_show() -> None:
     kept = [json.loads(path.read_text(encoding="utf-8")) for path in tutorials.KEPT.glob("*.json")]
     shown = [each for one in kept for cell in one["cells"].values() for each in cell["shown"]]
     assert {each["picture"] for each in shown if "picture" in each} == {p.name for p in tutorials.PICTURES.iterdir()}
+    assert not [each["text"] for each in shown if "text" in each and tutorials.OBJECT.search(each["text"])]
     notebooks = {path.stem for path in tutorials.course.NOTEBOOKS.glob("*.ipynb")}
     assert {path.stem for path in tutorials.KEPT.glob("*.json")} <= notebooks
 
