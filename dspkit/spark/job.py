@@ -70,8 +70,8 @@ class Logs:
     def began(self, zero_s: float) -> None:
         """Note when the sources began to read, in seconds."""
         self.zero_s = zero_s
-        for followed in self._follows.values():
-            followed.began(zero_s)
+        for name, followed in self._follows.items():
+            followed.began(zero_s, list(self._read[name].values()))
 
     def go_back(self) -> None:
         """Count what is committed as read, and nothing else: a query starts."""
@@ -466,13 +466,15 @@ class SparkJob(BackendBase):
         after, cores = self._collector.totals(), self._workers.reading()
         if self._draining < end and (self._draining, math.inf) not in self._drains:
             self._drains.append((self._draining, math.inf))
-        before, offered = self._offered, self._logs.offered(end)
+        before = self._offered
+        # A reader whose clock was set back rests until it is there again, so that no more is offered until then.
+        offered = {n: max(before[n], total) for n, total in self._logs.offered(end).items()}
         window = ObservedWindow(
             start=self._end - self._began,
             end=end - self._began,
             deployment=self._with_workers(self._present),
             execution=self.execution,
-            offered={n: max(0.0, offered[n] - before[n]) for n in offered},
+            offered={n: offered[n] - before[n] for n in offered},
             lag=self._logs.lag(offered, after, self._names),
             gaps=self._own_clock([*after.gaps, *self._drains]),
             nodes=shares(self._cores, cores),

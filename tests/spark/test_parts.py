@@ -170,7 +170,7 @@ def test_a_turned_load_is_its_integral_and_each_record_is_the_same_when_it_is_re
     source = TurnedSource(trace, lambda: now["factor"]).at(tmp_path / "marks")
     tailer = LogTailer(source, lambda: [0, 0, 0])
     assert sum(tailer.counts) == 0  # it does not fill before the job has begun
-    tailer.began(1_000_000)
+    tailer.began(1_000_000, [0, 0, 0])
     times = np.arange(0, 30, wave) + wave / 2
     factors = np.select([times >= at for at, _ in reversed(turns)], [factor for _, factor in reversed(turns)])
     offered = np.cumsum(factors * load.rates(times) * wave)
@@ -199,10 +199,59 @@ def test_a_turned_load_is_its_integral_and_each_record_is_the_same_when_it_is_re
     now["factor"], now["s"] = 3.0, 33.0
     later = LogTailer(source, lambda: [0, 0, 0])  # of a job that continues: it changes nothing before it has begun
     assert sum(later.counts) <= whole
-    later.began(1_000_000)
+    later.began(1_000_000, tailer.counts)
     later._look()
     assert sum(later.counts) == pytest.approx(whole + 0.4 * load.rates(np.arange(30, 33, wave)).sum() * wave, abs=2)
     assert worker.records(frame, {})[0].event.tolist() == records.event.tolist()
+    close_all()
+
+
+def test_a_turned_load_that_continues_does_not_offer_its_history_again(tmp_path) -> None:
+    """The first window after a restart begins with what the log has by then, and a new log with nothing."""
+    source = TurnedSource(TraceSource(workload.Constant(500), partitions=2), lambda: 1.0).at(tmp_path / "marks")
+    for ago in (-0.2, 100.0):  # a log that is about to begin, and one that began long ago
+        tailer = LogTailer(source, lambda: [0, 0])
+        tailer.start(lambda counts: None)
+        time.sleep(0.1)
+        now = time.time()
+        try:
+            tailer.began(now - ago, [0, 0])
+            assert tailer.offered(now) == pytest.approx(500 * max(0.0, ago), abs=2_500)  # of a busy machine, 5 s
+            if ago < 0:
+                assert tailer.offered(now) == 0
+        finally:
+            tailer.close()
+    assert tailer.error is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_turned_load_never_falls_when_the_clock_is_set_back(restarted, tmp_path, monkeypatch) -> None:
+    """A mark below what was read gave other records the numbers of those that a job had read."""
+    now = {"factor": 2.0, "s": 20.0}
+    monkeypatch.setattr(time, "time", lambda: 1_000_000 + now["s"])
+    trace = TraceSource(workload.Constant(50), partitions=3, horizon_s=60)
+    source = TurnedSource(trace, lambda: now["factor"]).at(tmp_path / "marks")
+    tailer = LogTailer(source, lambda: [0, 0, 0])
+    tailer.began(1_000_000, [0, 0, 0])
+    tailer._look()
+    read = list(tailer.counts)
+    assert sum(read) == 2_000
+    frame = np.array(
+        [5, 1_000_000_000_000, *itertools.chain(*((p, 0, n) for p, n in enumerate(read)))], "<i8"
+    ).tobytes()
+    first = source.records(frame, {})[0].event.tolist()
+    now["s"] = 5.0
+    if restarted:
+        tailer = LogTailer(source, lambda: [0, 0, 0])
+        tailer.began(1_000_000, read)
+    for factor in (3.0, 0.5):
+        now["factor"] = factor
+        tailer._look()
+        assert tailer.counts == read
+    now["s"] = 24.0
+    tailer._look()
+    assert sum(tailer.counts) == pytest.approx(2_000 + 4 * 25, abs=1)
+    assert source.records(frame, {})[0].event.tolist() == first
     close_all()
 
 
@@ -609,7 +658,8 @@ def test_windows_are_as_long_as_they_took_when_the_clock_is_set(step: float, mon
     job._wanted = deployment
     job.window_s, job._last, job._until_token, job._unclear = 1.0, None, "", 0
     job._began = job._end = now()
-    job._logs = Mock(offered=lambda at: {"read": 100 * (at - job._began)}, lag=lambda *_: {"read": 0.0})
+    zero = now()
+    job._logs = Mock(offered=lambda at: {"read": 100 * (at - zero)}, lag=lambda *_: {"read": 0.0})
     job._logs.failed, job._threads = None, []
     job._offered = job._logs.offered(job._end)
     job._workers.reading.return_value, job._workers.delays.return_value = (0.0, {}), {}
@@ -628,3 +678,8 @@ def test_windows_are_as_long_as_they_took_when_the_clock_is_set(step: float, mon
     assert [each.t for each in seen] == pytest.approx(list(range(1, 9)), abs=0.5)
     assert [each.latency is None for each in seen] == [False] * 3 + [True] * 2 + [False] * 3
     assert [each.event_latency is None for each in seen] == [each.latency is None for each in seen]
+    rates = [round(each.source_rate, -1) for each in seen]
+    if step < 0:  # the log's time is the clock's: its readers rest until the clock is there again, and so it is said
+        assert (rates[:3], rates[4:]) == ([100] * 3, [0] * 4)
+    else:
+        assert sum(each.source_rate * each.window_s for each in seen) == pytest.approx(100 * (step + 8), rel=0.01)

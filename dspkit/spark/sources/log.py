@@ -54,8 +54,8 @@ class Mark(NamedTuple):
 class Follower(Protocol):
     """The driver's view of a log."""
 
-    def began(self, zero_s: float) -> None:
-        """Note when the job began to read, in seconds; a log that fills by itself need not know."""
+    def began(self, zero_s: float, read: Sequence[int]) -> None:
+        """Note when the job began to read, in seconds, and what is read; a log that fills by itself need not know."""
         return
 
     def look(self) -> list[tuple[int, list[Mark]]]:
@@ -436,7 +436,7 @@ class LogTailer:
             self._follower = source.follower(self._catalog.repair())
             self.counts = [0] * source.partitions
             self._seen: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
-            self._clock, self._setting = ClockWatch(), threading.Lock()
+            self._clock, self._setting, self._looks = ClockWatch(), threading.Lock(), 0
             self._look()
         except DspkitError:
             raise
@@ -451,9 +451,20 @@ class LogTailer:
         self.thread = ServiceThread("dspkit-follow", f"follows {self._source.log}", partial(self._run, report))
         self.thread.start()
 
-    def began(self, zero_s: float) -> None:
-        """Note when the job began to read, in seconds."""
-        self._follower.began(zero_s)
+    def began(self, zero_s: float, read: Sequence[int]) -> None:
+        """Note when the job began to read, in seconds, and how far each partition is read; wait for a look after that.
+
+        Until then a log that fills since that time does not show what it has offered meanwhile.
+        """
+        self._follower.began(zero_s, read)
+        before, target, end = len(self._seen), self._looks + 2, time.monotonic() + _PATIENCE_S
+        while self._looks < target and self.error is None and time.monotonic() < end:
+            if self.thread is None or self.thread.failure or self.thread.ended.wait(self._source.look_every_s / 4):
+                return
+        with self._setting:
+            # the first of the two may have begun before
+            kept = [look for i, look in enumerate(self._seen) if look[0] <= zero_s or i > before]
+            self._seen = deque(kept or [self._seen[-1]], maxlen=_REMEMBERED)
 
     def offered(self, at: float) -> float:
         """Return how many records there were at that time."""
@@ -507,6 +518,7 @@ class LogTailer:
         with self._setting:
             self._follow_clock()
             self._seen.append((time.time(), sum(self.counts)))
+            self._looks += 1
 
     def _failed(self, error: Exception) -> SourceError:
         return SourceError(

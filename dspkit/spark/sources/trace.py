@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -363,15 +363,24 @@ class _Turning(Follower):
 
     def __init__(self, source: TurnedSource, begun: float, since_s: float, factor: float):
         self._source, self._mark = source, (begun, since_s, factor)
-        self._zero_s = math.inf
+        self._zero_s, self._upto_s, self._read = math.inf, since_s, 0
 
-    def began(self, zero_s: float) -> None:
+    def began(self, zero_s: float, read: Sequence[int]) -> None:
+        """Note when the log began. What was read was offered, also if the clock was set back since then."""
+        import numpy as np
+
+        parts = self._source.partitions
+        self._read = max(((n - 1) * parts + p + 1 for p, n in enumerate(read) if n), default=0)
+        if self._read > self._mark[0] and self._mark[2] > 0:
+            last_s = float(self._source.event_s(np.array([self._read - 1]), *self._mark)[0])
+            self._upto_s = max(self._upto_s, last_s)
         self._zero_s = zero_s
 
     def look(self) -> list[tuple[int, list[Mark]]]:
         source, now = self._source, time.time()
-        seconds = max(self._mark[1], now - self._zero_s)
-        count = source.count(seconds, *self._mark)
+        # Of a clock that was set back nothing is taken back: the log rests until the clock is there again.
+        seconds = self._upto_s = max(self._upto_s, now - self._zero_s)
+        count = max(source.count(seconds, *self._mark), self._read)
         parts, whole = source.partitions, math.floor(count + 1e-9)
         counts = [(whole - p + parts - 1) // parts for p in range(parts)]
         factor = source._now() if self._zero_s < math.inf else self._mark[2]
