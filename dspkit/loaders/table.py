@@ -412,7 +412,7 @@ def _reading(
     return reading
 
 
-_SAMPLE, _EACH, _READ = 400, 40, 20_000  # rows that a guess looks at: in all, or of each operator among the first ones
+_SAMPLE, _EACH, _READ = 400, 40, 20_000  # rows that a guess looks at: the first, and of each operator among so many
 _MANY = 10  # values of an operator that only grow, for a counter
 # The first pattern that a column's name has, by quantity; words of Flink, Spark, Storm and of tables made by hand.
 _NAMES = {
@@ -501,15 +501,15 @@ def _whole_rows(data: Any, limits: Limits) -> Iterator[dict[str, Any]]:
 
 
 def _sample(data: Any, operator: str | None, limits: Limits) -> list[dict[str, Any]]:
-    """Return rows of each operator, also of many and of a table that is sorted by them."""
+    """Return the first rows, and some of each operator, also of many and of a table that is sorted by them."""
     if operator is None:
         return list(islice(_whole_rows(data, limits), _SAMPLE))
     count: Counter[str] = Counter()
     sample = []
-    for row in islice(_whole_rows(data, limits), min(_READ, limits.readings)):
+    for index, row in enumerate(islice(_whole_rows(data, limits), min(_READ, limits.readings))):
         by = str(row.get(operator))
         count[by] += 1
-        if count[by] <= _EACH:
+        if index < _SAMPLE or count[by] <= _EACH:
             sample.append(row)
     return sample
 
