@@ -111,13 +111,13 @@ def test_built_files_install_and_run_on_a_clean_path_without_a_network(tmp_path:
         assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-3000:]
         return ran.stdout
 
-    links = ROOT / ".cache" / f"links-{os.getpid()}"  # as tests of other checkouts leave them: not followed
-    links.mkdir(parents=True)
+    linked = ROOT / ".cache" / f"links-{os.getpid()}"  # as tests of other checkouts leave them: not followed
+    linked.mkdir(parents=True)
     try:
-        (links / "data").symlink_to(ROOT / "data")
+        (linked / "data").symlink_to(ROOT / "data")
         call(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT)
     finally:
-        shutil.rmtree(links)
+        shutil.rmtree(linked)
     (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     call(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
     assert wheel.stat().st_size < 5e6
