@@ -83,9 +83,13 @@ def costs(groups: Sequence[TaskGroup], plan: Plan) -> Costs:
 
 
 def _sent(groups: Sequence[TaskGroup], here: Sequence[int], sender: int, place: Mapping[str, int]) -> float:
-    """Return the load of the network by the instances of one operator on one worker."""
+    """Return the load of the network by the instances of one operator on one worker, to receivers that are placed."""
     group, n = groups[sender], here[sender]
-    return sum(_remote(group, n, here[place[r]], groups[place[r]].instances) * x for r, x in group.sends.items())
+    return sum(
+        _remote(group, n, here[i], groups[i].instances) * x
+        for r, x in group.sends.items()
+        if (i := place[r]) < len(here)
+    )
 
 
 def _remote(group: TaskGroup, senders: int, receivers: int, all_receivers: int) -> float:
@@ -99,7 +103,6 @@ class _Search:
         self.groups, self.slots, self.left, self.enough = groups, slots, steps, plans
         self.limits = tuple(x + _SAME * max(1.0, x) for x in limits)
         self.place = {g.name: i for i, g in enumerate(groups)}
-        self.senders = [[j for j, s in enumerate(groups) if g.name in s.sends] for g in groups]
         self.found: list[Plan] = []
         self.operator([()] * workers)
 
@@ -142,12 +145,7 @@ class _Search:
             return False
         if sum(n * g.state for n, g in zip(here, groups, strict=True)) > self.limits[1]:
             return False
-        sent = 0.0
-        for j, n in enumerate(here):
-            for receiver, x in self.groups[j].sends.items():
-                r = self.place[receiver]
-                if r <= at:
-                    sent += _remote(self.groups[j], n, here[r], self.groups[r].instances) * x
+        sent = sum(_sent(self.groups, here, i, self.place) for i in range(len(here)))
         return sent <= self.limits[2]
 
 

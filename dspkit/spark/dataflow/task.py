@@ -419,10 +419,7 @@ class Task:
         if step := round(self._watch.step() * 1e6):
             assert isinstance(self._time, PartitionTimes)
             self._time.clock_set(step)
-            self._clock_set = (
-                _now() - step // 2,
-                step,
-            )  # a frame of before has a stamp below this, if it was set forward
+            self._clock_set = _now() - step // 2, step  # frames of before have earlier stamps, if it was set forward
         before, step = self._clock_set
         return min(_now(), read_at + (step if step > 0 and read_at < before else 0))
 

@@ -39,7 +39,7 @@ log = logging.getLogger("dspkit")
 SINCE = ("earliest", "latest")
 _CLIENTS = 8  # open in one process
 _COUNTS = "counts.json"  # beside the marks
-_NOTHING, _ANYTHING = rb"(?!)", rb"[\[{].*"  # that needs no checksum: only marks of older versions
+_NOTHING = rb"(?!)"  # that needs no checksum: only marks of older versions may do without
 _TRIMMED = 1 << 20  # bytes of a partition's marks, beyond which those of committed records are dropped
 
 
@@ -392,7 +392,7 @@ class _Seen:
         if self.sum is not None:
             self.marks.add(Mark(*unseal(line, plain=_NOTHING, before=self.sum)))
             self.added, self.sum = self.added + 1, _sum(line)
-        elif isinstance(content := unseal(line, plain=_ANYTHING if old else _NOTHING), dict):
+        elif isinstance(content := unseal(line) if old else unseal(line, plain=_NOTHING), dict):
             if self.size or content["partition"] != p:
                 raise ValueError(f"the head of partition {content['partition']} in the marks of partition {p}")
             self.added, self.sum = content["added"] - content["kept"], _sum(line)
