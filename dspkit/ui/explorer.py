@@ -133,19 +133,19 @@ class View(RunView):
             o.name: slider(o.min_parallelism, o.max_parallelism, parallelism[o.name], o.name, f"instances of {o.name}")
             for o in app.topology.operators
         }
-        former, shown = self.operators.children, tuple(made.values())
-        if len(shown) > FEW_OPERATORS:  # a browser that redraws each of them does little else
-            fold = w.Accordion(children=(w.VBox(),), titles=(f"{len(shown)} operators",), layout=ROOM)
+        former, sliders = (*self.operators.children, *self._unfolded), tuple(made.values())
+        shown, self._unfolded = sliders, ()
+        if len(sliders) > FEW_OPERATORS:  # a browser that redraws each of them does little else
+            fold = w.Accordion(children=(w.VBox(),), titles=(f"{len(sliders)} operators",), layout=ROOM)
 
             def unfold(change: Any) -> None:
-                fold.children[0].children = () if change["new"] is None else shown
+                fold.children[0].children = () if change["new"] is None else sliders
 
             fold.observe(unfold, "selected_index")
-            shown = (fold,)
+            shown, self._unfolded = (fold,), sliders
         self.operators.children = shown
-        for widget in (*former, *self._unfolded):
+        for widget in former:
             close(widget)
-        self._unfolded = () if shown == tuple(made.values()) else tuple(made.values())
         return made
 
     def show_load(self, app: Any, settings: Any) -> None:

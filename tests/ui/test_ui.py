@@ -867,3 +867,20 @@ def test_every_control_of_every_view_has_a_label_and_a_tooltip():
         controls = [c for c in _inside(view) if isinstance(c, labelled)]
         assert controls
         assert [c for c in controls if not ((c.description or getattr(c, "icon", "")) and c.tooltip)] == []
+
+
+def test_the_sliders_of_a_large_graph_are_in_their_fold() -> None:
+    """A browser draws them only while it is open, and none is left when the graph is another one."""
+    view = ui.Explorer("star", windows=5).view
+    large = SimpleNamespace(topology=dspkit.Topology.chain(*(f"o{i}" for i in range(13))))
+    made = view.sliders(large, large.topology.uniform())
+    (fold,) = view.operators.children
+    assert fold.children[0].children == ()
+    fold.selected_index = 0
+    assert fold.children[0].children == tuple(made.values())
+    fold.selected_index = None
+    assert fold.children[0].children == ()
+    few = view.sliders(apps.star(), apps.star().topology.uniform())
+    assert view.operators.children == tuple(few.values())
+    controls.remove_closed(math.inf)
+    assert not {fold, *made.values()} & set(ipywidgets.widgets.widget._instances.values())
