@@ -21,6 +21,8 @@ from .. import plots
 from ..advice import advise
 from ..apps import App
 from ..core import ArgumentError, History, Operator, Topology, TopologyError, files
+from ..core.errors import visible
+from ..core.html import html_table
 from ..loaders import Guess, LoaderError, Table, guess_columns, peek
 from ..loaders.common.units import units_of
 from ..simulator import Plant, Service
@@ -447,18 +449,13 @@ class OwnData:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], caption: str) -> str:
-    """Return rows as HTML."""
+    """Return rows as HTML, the values as they are."""
+    import pandas as pd
+
     if not rows:
-        return f"<p>{escape(caption)}: there are none.</p>"
-    head = "".join(f"<th scope='col' style='text-align:right;padding:1px 8px'>{escape(str(c))}</th>" for c in rows[0])
-    body = "".join(
-        f"<tr>{''.join(f'<td style=text-align:right>{escape(str(v)[:60])}</td>' for v in row.values())}</tr>"
-        for row in rows
-    )
-    return (
-        f"<div style='overflow-x:auto'><table><caption style='text-align:left'>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+        return f"<p>{escape(visible(caption))}: there are none.</p>"
+    table = html_table(pd.DataFrame([{column: str(v)[:60] for column, v in row.items()} for row in rows]), caption)
+    return f"<p>{escape(visible(caption))}</p><div style='overflow-x:auto'>{table}</div>"
 
 
 def _selectivity(sends: float) -> str:

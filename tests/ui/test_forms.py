@@ -224,6 +224,13 @@ def test_text_of_a_table_is_escaped(tmp_path: Path) -> None:
     assert "<b>x" not in form._hint.value
 
 
+def test_characters_that_hide_others_are_shown_as_such_in_the_preview(tmp_path: Path) -> None:
+    (tmp_path / "job.csv").write_text("time,task\n1,exe.\u202egpj\n", encoding="utf-8")
+    shown = ui.OwnData(tmp_path / "job.csv").preview.value
+    assert "\u202e" not in shown
+    assert "exe.\\u202egpj" in shown
+
+
 def test_an_application_of_a_form_is_what_its_code_makes() -> None:
     form = ui.OwnApp("read > parse > store\nparse > side > store")
     form.costs["parse"].milliseconds.value = 4.123456789
