@@ -376,9 +376,8 @@ class AttachedQuery(Observed, BackendBase):
         self._lock = threading.RLock()
         self._began = self._window_end = time.time()
         self._spent, self._next = {"progress": 0.0, "stages": 0.0}, {"progress": 0.0, "stages": 0.0}
-        self._release_at: tuple[int, float] | None = (
-            None  # a batch, and a time by which executors that leave end anyway
-        )
+        # A batch, and a time, by which executors that leave end anyway.
+        self._release_at: tuple[int, float] | None = None
         self._compared = 0  # batches since the last one whose tasks were compared
         self._observed = False
         self._look(stages=True)
